@@ -1,0 +1,95 @@
+# Laminar on Dagster. `make` alone lists the targets.
+#
+# Needs make, Python >= 3.11 and Java >= 17. uv is taken from PATH, else put into .tools/.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+SYNCED := $(VENV)/.synced
+ARGS ?=
+
+# The first interpreter on PATH that is new enough and not newer than pyproject.toml allows.
+FIND_PYTHON = for p in python3 python3.13 python3.12 python3.11 python; do \
+	if "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' >/dev/null 2>&1; \
+	then "$$p" -c 'import sys; print(sys.executable)'; break; fi; done
+PYTHON ?= $(shell $(FIND_PYTHON))
+UV = $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
+
+.PHONY: help
+help: ## Show this list
+	@echo "Laminar on Dagster: SQL views over Delta tables, run as Dagster assets."
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "Start with: make demo.   More arguments: make test ARGS='-k watermark -x'"
+
+.PHONY: setup
+setup: java $(SYNCED) jars ## Set up everything: .venv, the Delta jars
+	@echo "Ready. Next: make demo"
+
+.PHONY: demo
+demo: java $(SYNCED) jars ## Make demo events, run the views, show what they say
+	@$(BIN)/laminar demo $(ARGS)
+
+.PHONY: test
+test: java $(SYNCED) jars ## Run the whole test suite
+	@$(BIN)/pytest $(ARGS)
+
+.PHONY: test-fast
+test-fast: $(SYNCED) ## Run the tests that need no JVM
+	@$(BIN)/pytest -m "not spark" $(ARGS)
+
+.PHONY: check
+check: $(SYNCED) ## Lint, formatting, types, import direction
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: format
+format: $(SYNCED) ## Format the code and fix what can be fixed
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+.PHONY: dev
+dev: java $(SYNCED) jars ## Start Dagster's web interface over assets/
+	@$(BIN)/dagster dev $(ARGS)
+
+.PHONY: bench
+bench: java $(SYNCED) jars ## Compare an epoch's cost with Structured Streaming's
+	@$(BIN)/python benchmarks/epoch_cost.py $(ARGS)
+
+.PHONY: clean
+clean: ## Remove the environment, caches and local state of this directory
+	rm -rf $(VENV) .tools .laminar .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The steps behind `setup`. -S: the check must work before anything is installed.
+.PHONY: python java jars
+python:
+	@test -n "$(PYTHON)" || { \
+	  echo "Python 3.11, 3.12 or 3.13 is needed, and none of them is on PATH." >&2; \
+	  echo "  Debian, Ubuntu:  sudo apt install python3 python3-venv" >&2; \
+	  echo "  macOS:           brew install python@3.12" >&2; \
+	  echo "  elsewhere:       make PYTHON=/path/to/python3.12 setup" >&2; \
+	  exit 1; }
+
+java: python
+	@"$(PYTHON)" -S -m laminar_dagster.engine.java
+
+jars: $(SYNCED)
+	@$(BIN)/python -m laminar_dagster.engine.jars
+
+.tools/bin/uv: | python
+	@echo "uv is not on PATH: putting it into .tools/" >&2
+	@"$(PYTHON)" -m venv .tools
+	@.tools/bin/python -m pip install --quiet --disable-pip-version-check uv
+
+$(SYNCED): pyproject.toml uv.lock | python $(filter .tools/bin/uv,$(UV))
+	@echo "Setting up $(VENV) (the first time takes about a minute)" >&2
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(UV) sync --frozen --quiet --python "$(PYTHON)"
+	@touch $@

@@ -1,0 +1,121 @@
+"""`laminar run`: run views until they have caught up with their sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, project_of
+from laminar_dagster.engine.crash import crash_point_from_environment
+from laminar_dagster.engine.session import SparkSettings, open_session
+from laminar_dagster.semantics.time import to_iso
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from laminar_dagster.engine.project import Project
+    from laminar_dagster.engine.run import RunOptions
+    from laminar_dagster.plan.plan import Plan
+    from state_store import CommitRow
+
+MAX_ROWS_HELP = "How many rows an epoch takes at the most (it always takes at least one commit)."
+
+
+def run(
+    views: Annotated[list[str] | None, typer.Argument(help="The views to run. Default: all, upstream first.")] = None,
+    project: ProjectOption = None,
+    data: DataOption = None,
+    spark: Annotated[str | None, typer.Option(help="local[*], sc://host:port or a master URL.")] = None,
+    max_rows: Annotated[int, typer.Option(min=1, help=MAX_ROWS_HELP)] = 2_000_000,
+    max_files: Annotated[int, typer.Option(min=1, help="How many source files an epoch takes at the most.")] = 500,
+    max_epochs: Annotated[int | None, typer.Option(min=1, help="Stop after this many epochs per view.")] = None,
+    replan: Annotated[bool, typer.Option(help="Plan an unfinished epoch anew, if nothing of it has landed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take what is new in the sources, epoch by epoch, until each view has caught up."""
+    from laminar_dagster.engine.run import RunOptions
+
+    found = project_of(project, data)
+    plans = [found.plan(view) for view in views] if views else list(found.plans())
+    options = RunOptions(max_rows, max_files, max_epochs, replan=replan, after_write=crash_point_from_environment())
+    console = Console(stderr=True)
+    with console.status("starting Spark"):
+        session = open_session(_settings(spark or found.spark))
+    for plan in plans:
+        commits = run_with_progress(plan, session, found, options, console)
+        report(plan.query.view, commits, as_json)
+
+
+def _settings(spark: str | None) -> SparkSettings:
+    chosen = SparkSettings.from_environment()
+    return SparkSettings(spark, chosen.shuffle_partitions, chosen.driver_memory) if spark else chosen
+
+
+def run_with_progress(
+    plan: Plan, session: SparkSession, project: Project, options: RunOptions, console: Console
+) -> list[CommitRow]:
+    from laminar_dagster.engine.run import open_view
+
+    commits: list[CommitRow] = []
+    with (
+        open_view(plan, session, project=project.root, data=project.data, options=options) as view,
+        _bar(console, plan.query.view, view.backlog()) as advance,
+    ):
+        while options.max_epochs is None or len(commits) < options.max_epochs:
+            commit = view.step()
+            if commit is None:
+                break
+            commits.append(commit)
+            advance(commit)
+    return commits
+
+
+@contextmanager
+def _bar(console: Console, view: str, total: int) -> Iterator[Callable[[CommitRow], None]]:
+    """A progress bar in source commits; silent where nobody looks at a terminal."""
+    columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+    columns += [TextColumn("commits  epoch {task.fields[epoch]}  watermark {task.fields[watermark]}")]
+    columns += [TimeElapsedColumn()]
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(view, total=total, epoch="-", watermark="-")
+
+        def advance(commit: CommitRow) -> None:
+            watermark = "-" if commit.watermark is None else to_iso(commit.watermark)
+            progress.update(task, advance=commit.counts["commits"], epoch=commit.epoch, watermark=watermark)
+
+        yield advance
+
+
+def report(view: str, commits: list[CommitRow], as_json: bool) -> None:
+    """What the run did, as one line (or one JSON object) per view."""
+    import json
+
+    totals = {name: sum(c.counts.get(name, 0) for c in commits) for name in REPORTED}
+    last = commits[-1] if commits else None
+    watermark = None if last is None or last.watermark is None else to_iso(last.watermark)
+    if as_json:
+        entry = {"view": view, "epochs": len(commits), "epoch": last.epoch if last else None, "watermark": watermark}
+        typer.echo(json.dumps({**entry, **totals}))
+        return
+    if last is None:
+        typer.echo(f"{view}: nothing new")
+        return
+    shown = ", ".join(f"{totals[name]} {label}" for name, label in REPORTED.items())
+    typer.echo(f"{view}: {len(commits)} epoch(s), {shown}; watermark {watermark or 'unknown yet'}")
+
+
+REPORTED = {
+    "rows_in": "rows in",
+    "filtered": "filtered",
+    "late": "late",
+    "error": "set aside as errors",
+    "windows_closed": "windows closed",
+    "rows_out": "rows out",
+}

@@ -1,0 +1,141 @@
+"""`laminar state`: open windows, watermarks, timers and sizes of a view, at any epoch."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import duckdb
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from laminar_dagster.cli.options import DataOption, EpochOption, JsonOption, ProjectOption, ViewArgument, project_of
+from laminar_dagster.cli.values import sized
+from laminar_dagster.plan.plan import Plan
+from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.time import to_iso
+from state_store import CommitRow, StoreReader
+from state_store import format as f
+
+
+def state(
+    view: ViewArgument,
+    project: ProjectOption = None,
+    data: DataOption = None,
+    epoch: EpochOption = None,
+    history: Annotated[bool, typer.Option("--history", help="The last epochs instead of the state.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many windows or epochs at the most.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a view's state: what is open, how far time has come, what it takes on disk."""
+    found = project_of(project, data)
+    plan = found.plan(view)
+    reader = StoreReader(found.store(view))
+    commit = reader.commit(epoch) if reader.exists else None
+    if commit is None:
+        typer.echo(json.dumps({"view": view, "epoch": None}) if as_json else f"{view}: no epoch yet")
+        return
+    content = {"epochs": epochs(reader, limit)} if history else snapshot(plan, reader, commit)
+    if as_json:
+        typer.echo(json.dumps({"view": view, **content}))
+    elif history:
+        _print_history(content["epochs"])
+    else:
+        _print_state(view, content, limit)
+
+
+def snapshot(plan: Plan, reader: StoreReader, commit: CommitRow) -> dict[str, Any]:
+    return {
+        "epoch": commit.epoch,
+        "plan": commit.fingerprint,
+        "processing_time": to_iso(commit.processing_time),
+        "watermark": _time(commit.watermark),
+        "shards": [
+            {"shard": name, "watermark": _time(watermark), "active_at": to_iso(active_at)}
+            for name, (watermark, active_at) in sorted(commit.shards.items())
+        ],
+        "open_windows": open_windows(plan.query, reader, commit),
+        "tables": reader.sizes(commit),
+        "counts": dict(commit.counts),
+    }
+
+
+def open_windows(query: Query, reader: StoreReader, commit: CommitRow) -> list[dict[str, Any]]:
+    """Each open window with its timer and what the state holds of it."""
+    closed = -(1 << 62) if commit.watermark is None else commit.watermark - query.lateness
+    connection = duckdb.connect()
+    connection.register("timers", reader.read(f.TIMERS, commit, ["deadline", "window_start", "window_end"]))
+    connection.register("partials", _partial_windows(reader, commit))
+    rows = connection.sql(
+        f"""SELECT t.window_start, t.window_end, t.deadline, coalesce(p.n, 0)
+            FROM (SELECT DISTINCT window_start, window_end, deadline FROM timers) t
+            LEFT JOIN (SELECT window_start, count(*) AS n FROM partials GROUP BY window_start) p USING (window_start)
+            WHERE t.window_end > {closed} ORDER BY t.window_end"""
+    ).fetchall()
+    return [
+        {"window_start": to_iso(s), "window_end": to_iso(e), "closes_at_watermark": to_iso(d), "partials": n}
+        for s, e, d, n in rows
+    ]
+
+
+def _partial_windows(reader: StoreReader, commit: CommitRow) -> Any:
+    table = reader.read(f.PARTIALS, commit, ["window_start"])
+    return table if "window_start" in table.column_names else f.TIMER_SCHEMA.empty_table()
+
+
+def epochs(reader: StoreReader, limit: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "epoch": commit.epoch,
+            "kind": commit.epoch_kind,
+            "committed_at": to_iso(commit.written_at),
+            "watermark": _time(commit.watermark),
+            "counts": dict(commit.counts),
+            "seconds": dict(commit.seconds),
+        }
+        for commit in reader.log.commits(last=limit)
+    ]
+
+
+def _time(micros: int | None) -> str | None:
+    return None if micros is None else to_iso(micros)
+
+
+def _print_state(view: str, content: dict[str, Any], limit: int) -> None:
+    console = Console()
+    console.print(f"{view}: epoch {content['epoch']}, watermark {content['watermark'] or 'unknown yet'}")
+    shards = _table("shard", "watermark", "last rows at")
+    for shard in content["shards"]:
+        shards.add_row(shard["shard"], shard["watermark"] or "-", shard["active_at"])
+    console.print(shards)
+    windows = _table("open window", "until", "closes when the watermark is", "partials")
+    for window in content["open_windows"][:limit]:
+        cells = (window["window_start"], window["window_end"], window["closes_at_watermark"], str(window["partials"]))
+        windows.add_row(*cells)
+    console.print(windows)
+    console.print(f"{len(content['open_windows'])} open window(s)\n")
+    tables = _table("table", "files", "rows", "size")
+    for name, size in content["tables"].items():
+        tables.add_row(name, str(size["files"]), str(size["rows"]), sized(size["bytes"]))
+    console.print(tables)
+
+
+def _print_history(entries: list[dict[str, Any]]) -> None:
+    table = _table("epoch", "kind", "committed at", "watermark", "rows in", "late", "errors", "closed", "rows out", "s")
+    for entry in entries:
+        counts = entry["counts"]
+        numbers = [str(counts.get(n, 0)) for n in ("rows_in", "late", "error", "windows_closed", "rows_out")]
+        seconds = f"{sum(entry['seconds'].values()):.2f}"
+        table.add_row(
+            str(entry["epoch"]), entry["kind"], entry["committed_at"], entry["watermark"] or "-", *numbers, seconds
+        )
+    Console().print(table)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name in columns:
+        table.add_column(name)
+    return table

@@ -1,0 +1,104 @@
+"""The real engine as a runner of cases: SQL front end, Spark and Delta in a directory of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laminar_dagster.conformance.cases import Row, engine_rows
+from laminar_dagster.conformance.harness import Observed
+from laminar_dagster.conformance.laws import rows_are_unique
+from laminar_dagster.conformance.values import engine_value
+from laminar_dagster.engine.crash import CrashError, raising_after
+from laminar_dagster.engine.run import RunOptions, run_view
+from laminar_dagster.engine.sources.memory import MemoryConnector
+from laminar_dagster.plan.build import plan_script
+from laminar_dagster.plan.plan import Plan
+from laminar_dagster.semantics.query import Source
+from state_store import StoreReader
+from state_store import format as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkRunner:
+    """One case on Spark. Every tick opens the store anew, so a restart is what each tick survives anyway."""
+
+    name = "spark"
+
+    def __init__(self, session: Callable[[], SparkSession], *, crash: bool = False) -> None:
+        self._session = session
+        self._crash = crash
+        self._root = Path(tempfile.mkdtemp(prefix="laminar-case-"))
+        self._plans: tuple[Plan, ...] = ()
+        self._order = 0
+
+    def open(self, sql: str) -> None:
+        self._plans = plan_script(sql)
+
+    def commit(self, source: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._order += 1
+        MemoryConnector(self._sources()[source], self._root).append(rows, self._order)
+
+    def tick(self, now: int | None) -> None:
+        moment = time.time_ns() // 1000 if now is None else now
+        for plan in self._plans:
+            self._tick_until_done(plan, moment)
+
+    def _tick_until_done(self, plan: Plan, now: int) -> None:
+        """With `crash`: end after the first write, resume, end after the second, … until a run gets through."""
+        writes = 1
+        while True:
+            hook = raising_after(writes) if self._crash else (lambda _: None)
+            options = RunOptions(now=lambda: now, max_epochs=1, after_write=hook)
+            try:
+                run_view(plan, self._session(), project=self._root, data=self._root / "data", options=options)
+                return
+            except CrashError:
+                writes += 1
+
+    def restart(self) -> None:
+        """Nothing is kept between ticks but what is on disk."""
+
+    def observe(self, view: str) -> Observed:
+        plan = next(plan for plan in self._plans if plan.query.view == view)
+        reader = StoreReader(self._root / "data" / view)
+        commit = reader.commit() if reader.exists else None
+        rows = [] if commit is None else _rows(reader, f.OUTPUT, commit)
+        aside = [] if commit is None else _rows(reader, f.SIDE_OUTPUT, commit)
+        return Observed(
+            table=rows,
+            rows=rows,
+            changes=[],
+            side_output=[self._side_entry(entry) for entry in aside],
+            watermark=None if commit is None else commit.watermark,
+            unique=rows_are_unique(plan.query),
+        )
+
+    def _sources(self) -> dict[str, Source]:
+        return {entry.source.name: entry.source for plan in self._plans for entry in plan.query.inputs}
+
+    def _side_entry(self, entry: Row) -> Row:
+        row = None
+        if entry["original_event"] is not None:
+            columns = self._sources()[entry["source"]].columns
+            parsed = json.loads(entry["original_event"], parse_float=Decimal)
+            row = engine_rows([parsed], {column.name: column.type for column in columns})[0]
+        return {"kind": entry["kind"], "reason": entry["reason"], "row": row}
+
+    def close(self) -> None:
+        shutil.rmtree(self._root, ignore_errors=True)
+
+
+def _rows(reader: StoreReader, table: str, commit: Any) -> list[Row]:
+    """A table's rows in the order of their epochs, values as the engine holds them."""
+    rows = reader.read(table, commit).to_pylist()
+    ordered = sorted(rows, key=lambda row: int(row["_epoch"]))
+    return [{name: engine_value(value) for name, value in row.items()} for row in ordered]

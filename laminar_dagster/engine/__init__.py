@@ -1,0 +1,1 @@
+"""Does: runs a plan's epochs on Spark, over Delta."""

@@ -1,0 +1,174 @@
+"""Sets rows aside: malformed, without a time, future-dated, late, or with an expression that has no value.
+
+A row is judged against the watermark before its own commit. Where the commits' bounds show that no row can be
+set aside, nothing is checked at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from laminar_dagster.engine.batch import JSON_OPTIONS, TIME, Batch
+from laminar_dagster.engine.runtime import Runtime
+from laminar_dagster.engine.session import functions_of, observation_for
+from laminar_dagster.engine.sources.commits import file_url
+from laminar_dagster.engine.sources.parquet import FILE
+from laminar_dagster.engine.window_sql import window_end_sql, window_start_sql
+from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
+from laminar_dagster.semantics.watermark import Progress
+from state_store import DataFile
+from state_store import format as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LATE = "allowed_lateness_exceeded"
+FILTERED = "_filtered"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The rows that enter windows, those that were judged, and how many of each fate (once the frame has run)."""
+
+    kept: DataFrame
+    judged: DataFrame | None
+    observation: Any
+
+    def counts(self) -> dict[str, int]:
+        return {name: int(value or 0) for name, value in self.observation.get.items()}
+
+
+def set_aside(runtime: Runtime, batch: Batch, progress: Progress) -> Judged:
+    query = runtime.plan.query
+    assert batch.frame is not None
+    can_be_late = _can_be_late(query, batch, progress)
+    frame = _with_watermark(runtime, batch, progress) if can_be_late else batch.frame
+    reason = _reason(query, batch, can_be_late)
+    where = [] if query.where is None else [f"coalesce({value_sql(query.where)}, false)"]
+    observation = observation_for(runtime.spark, f"fates_{runtime.epoch}")
+    expr = functions_of(runtime.spark).expr
+    if reason is None:
+        kept = frame.filter(" AND ".join(["_kept", *where]))
+        return Judged(kept.observe(observation, expr("count(*)").alias("kept")), None, observation)
+    judged = frame.selectExpr("*", f"{reason} AS _reason")
+    observed = judged.observe(
+        observation,
+        expr("count(*)").alias("rows_in"),
+        expr(f"count_if(_reason = '{FILTERED}')").alias("filtered"),
+        expr(f"count_if(_reason = '{LATE}')").alias("late"),
+        expr(f"count_if(_reason IS NOT NULL AND _reason NOT IN ('{FILTERED}', '{LATE}'))").alias("error"),
+    )
+    return Judged(observed.filter("_reason IS NULL"), judged, observation)
+
+
+def _can_be_late(query: Query, batch: Batch, progress: Progress) -> bool:
+    """Whether some commit reaches back into a window that was closed before it."""
+    if query.window is None:
+        return False
+    return any(
+        before is not None
+        and times.low is not None
+        and min(w.end for w in query.window.assign(times.low)) + query.lateness <= before
+        for times, before in zip(batch.times, progress.before_commit, strict=True)
+    )
+
+
+def _with_watermark(runtime: Runtime, batch: Batch, progress: Progress) -> DataFrame:
+    """Each row with the watermark before its commit, as `_watermark`."""
+    assert batch.frame is not None
+    pairs = [
+        (file_url(file.path), before)
+        for commit, before in zip(batch.commits, progress.before_commit, strict=True)
+        for file in commit.files
+    ]
+    values = {before for _, before in pairs}
+    if len(values) == 1:
+        only = values.pop()
+        return batch.frame.selectExpr("*", f"{'CAST(NULL AS BIGINT)' if only is None else f'{only}L'} AS _watermark")
+    table = runtime.spark.createDataFrame(pairs, f"{FILE} STRING, _watermark BIGINT")
+    return batch.frame.join(table.hint("broadcast"), FILE)
+
+
+def _reason(query: Query, batch: Batch, can_be_late: bool) -> str | None:
+    """Why a row is set aside (NULL: it is not), in the order that docs/reference/semantics.md gives."""
+    tests: list[str] = []
+    if batch.can_fail:
+        tests.append("_error")
+    tests.append(f"CASE WHEN NOT _kept THEN '{FILTERED}' END")
+    if query.where is not None:
+        own = error_sql(query.where)
+        tests += [own] if own else []
+        tests.append(f"CASE WHEN NOT coalesce({value_sql(query.where)}, false) THEN '{FILTERED}' END")
+    if can_be_late:
+        ends = f"{window_end_sql(query.window, TIME)} + {query.lateness}"
+        tests.append(f"CASE WHEN {ends} <= _watermark THEN '{LATE}' END")
+    failures = _failures(query)
+    tests += failures
+    if batch.spotless and not can_be_late and not failures and not batch.can_fail and not _where_can_fail(query):
+        return None
+    return f"""CASE WHEN _bad THEN 'malformed_record' WHEN {TIME} IS NULL THEN 'null_event_time'
+                    WHEN _future THEN 'future_timestamp' ELSE {first_reason(tests)} END"""
+
+
+def _where_can_fail(query: Query) -> bool:
+    return query.where is not None and error_sql(query.where) is not None
+
+
+def _failures(query: Query) -> list[str]:
+    """How a key, an aggregate's argument or its filter can fail."""
+    found = [error_sql(key.expression) for key in query.keys]
+    for call in query.aggregates:
+        guard = None if call.filter is None else value_sql(call.filter)
+        found.append(None if call.filter is None else error_sql(call.filter))
+        own = None if call.argument is None else error_sql(call.argument)
+        found.append(own if own is None or guard is None else f"CASE WHEN {guard} THEN {own} END")
+    return [reason for reason in found if reason is not None]
+
+
+def write_side_output(
+    runtime: Runtime, judged: Judged, now: int, counts: dict[str, int], watermark: int | None
+) -> list[DataFile]:
+    """The rows set aside, as files of the side output; a job that runs only when there are any."""
+    query = runtime.plan.query
+    kinds = [kind for kind in ("late", "error") if counts.get(kind) and query.side_output.keeps(kind)]
+    if judged.judged is None or not kinds:
+        return []
+    frame = runtime.sql(lambda name: _side_output_sql(runtime, name, kinds, now, watermark), judged.judged)
+    return runtime.write(f.SIDE_OUTPUT, frame.coalesce(1))
+
+
+def _side_output_sql(runtime: Runtime, name: str, kinds: Sequence[str], now: int, watermark: int | None) -> str:
+    query = runtime.plan.query
+    keys = ", ".join(f"{value_sql(key.expression)} AS {quoted(key.name)}" for key in query.keys)
+    group_key = f"to_json(struct({keys}), {JSON_OPTIONS})" if keys else "CAST(NULL AS STRING)"
+    start = f"timestamp_micros({window_start_sql(query.window, TIME)})"
+    end = f"timestamp_micros({window_end_sql(query.window, TIME)})"
+    before = (
+        f"coalesce(_watermark, {_bigint(watermark)})" if "_watermark" in _columns(runtime, name) else _bigint(watermark)
+    )
+    wanted = ", ".join(f"'{kind}'" for kind in kinds)
+    return f"""
+        SELECT kind,
+               CASE WHEN _reason = 'malformed_record' AND json_object_keys(_original) IS NOT NULL
+                    THEN 'type_mismatch' ELSE _reason END AS reason,
+               timestamp_micros({TIME}) AS event_time, timestamp_micros({now}) AS processing_time,
+               timestamp_micros({before}) AS watermark,
+               CASE WHEN NOT _bad THEN {start} END AS window_start, CASE WHEN NOT _bad THEN {end} END AS window_end,
+               CASE WHEN NOT _bad THEN {group_key} END AS group_key,
+               _original AS original_event, CAST(NULL AS STRING) AS error_detail,
+               '{runtime.fingerprint}' AS plan_id, _source AS shard, _source AS source, {FILE} AS source_file,
+               {runtime.epoch}L AS _epoch
+        FROM (SELECT *, CASE WHEN _reason = '{LATE}' THEN 'late' ELSE 'error' END AS kind
+              FROM {name} WHERE _reason IS NOT NULL AND _reason <> '{FILTERED}')
+        WHERE kind IN ({wanted})"""
+
+
+def _columns(runtime: Runtime, name: str) -> list[str]:
+    return runtime.spark.table(name).columns
+
+
+def _bigint(value: int | None) -> str:
+    return "CAST(NULL AS BIGINT)" if value is None else f"{value}L"

@@ -1,0 +1,169 @@
+"""Reads an epoch's commits: one frame over all inputs, and what each commit says about event time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from laminar_dagster.engine.runtime import Runtime
+from laminar_dagster.engine.sources.commits import SourceCommit, file_url
+from laminar_dagster.engine.sources.files import MALFORMED, RAW
+from laminar_dagster.engine.sources.parquet import FILE
+from laminar_dagster.semantics.expressions import Column
+from laminar_dagster.semantics.query import Field, Input
+from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
+from laminar_dagster.semantics.watermark import CommitTimes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+JSON_OPTIONS = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
+TIME = "_t"
+
+
+@dataclass(frozen=True)
+class Times:
+    """The event times of a commit's rows that count: readable and not future-dated."""
+
+    low: int | None
+    high: int | None
+    nulls: int
+    future: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """An epoch's rows. `frame` has the inputs' common columns and the engine's own, which begin with `_`."""
+
+    commits: tuple[SourceCommit, ...]
+    times: tuple[Times, ...]
+    frame: DataFrame | None
+    text: bool
+    can_fail: bool
+
+    @property
+    def rows(self) -> int:
+        return sum(commit.estimated_rows for commit in self.commits)
+
+    @property
+    def commit_times(self) -> list[CommitTimes]:
+        return [
+            CommitTimes(commit.source, times.high, bool(commit.files))
+            for commit, times in zip(self.commits, self.times, strict=True)
+        ]
+
+    @property
+    def spotless(self) -> bool:
+        """No row can be malformed, without a time, or future-dated."""
+        return not self.text and not any(times.nulls or times.future for times in self.times)
+
+    def release(self) -> None:
+        if self.text and self.frame is not None:
+            self.frame.unpersist()
+
+
+def read(runtime: Runtime, commits: Sequence[SourceCommit], now: int) -> Batch:
+    """Everything the epoch takes, with the event-time bounds of each commit."""
+    with_rows = [commit for commit in commits if commit.files]
+    if not with_rows:
+        return Batch(tuple(commits), tuple(Times(None, None, 0, 0) for _ in commits), None, text=False, can_fail=False)
+    inputs = [i for i in runtime.plan.query.inputs if any(c.source == i.source.name for c in with_rows)]
+    parts = [_input_frame(runtime, entry, with_rows, now) for entry in inputs]
+    frame = parts[0]
+    for part in parts[1:]:
+        frame = frame.unionByName(part)
+    text = any(_is_text(entry) for entry in inputs)
+    if text:
+        frame = frame.persist()
+    times = _times(runtime, commits, frame, now)
+    return Batch(tuple(commits), times, frame, text, can_fail=any(_failure(entry) for entry in inputs))
+
+
+def _is_text(entry: Input) -> bool:
+    return entry.source.connector == "files" and entry.source.options["format"] != "parquet"
+
+
+def _input_frame(runtime: Runtime, entry: Input, commits: Sequence[SourceCommit], now: int) -> DataFrame:
+    connector = runtime.connectors[entry.source.name]
+    mine = [commit for commit in commits if commit.source == entry.source.name]
+    frame = connector.frame(runtime.spark, mine)
+    time = f"unix_micros({value_sql(entry.event_time)})"
+    skew = entry.source.max_future_skew
+    future = "false" if skew is None else f"coalesce({time} > {now + skew}, false)"
+    where = "true" if entry.where is None else f"coalesce({value_sql(entry.where)}, false)"
+    text = _is_text(entry)
+    return frame.selectExpr(
+        *(f"{value_sql(column.expression)} AS {quoted(column.name)}" for column in entry.columns),
+        f"{time} AS {TIME}",
+        f"{future} AS _future",
+        f"{where} AS _kept",
+        f"{_failure(entry) or 'CAST(NULL AS STRING)'} AS _error",
+        f"{MALFORMED + ' IS NOT NULL' if text else 'false'} AS _bad",
+        f"{_original(connector.fields(), text)} AS _original",
+        f"'{entry.source.name}' AS _source",
+        FILE,
+    )
+
+
+def _original(fields: Sequence[Field], text: bool) -> str:
+    as_json = f"to_json(struct({', '.join(quoted(field.name) for field in fields)}), {JSON_OPTIONS})"
+    return f"coalesce({RAW}, {as_json})" if text else as_json
+
+
+def _failure(entry: Input) -> str | None:
+    """Why a row of this input has no value in one of the columns that the query reads, if it can fail at all."""
+    expressions = [column.expression for column in entry.columns if not isinstance(column.expression, Column)]
+    reasons = [reason for e in expressions if (reason := error_sql(e))]
+    if entry.where is None:
+        return first_reason(reasons)
+    own = error_sql(entry.where)
+    guarded = [f"CASE WHEN {value_sql(entry.where)} THEN {reason} END" for reason in reasons]
+    return first_reason([*([own] if own else []), *guarded])
+
+
+def _times(runtime: Runtime, commits: Sequence[SourceCommit], frame: DataFrame, now: int) -> tuple[Times, ...]:
+    if all(_footers_tell(runtime, commit, now) for commit in commits):
+        return tuple(_from_footers(commit) for commit in commits)
+    by_file = _measured(runtime, frame)
+    return tuple(_from_measure(commit, by_file) for commit in commits)
+
+
+def _footers_tell(runtime: Runtime, commit: SourceCommit, now: int) -> bool:
+    entry = next(i for i in runtime.plan.query.inputs if i.source.name == commit.source)
+    plain = isinstance(entry.event_time, Column) and entry.event_time.name == entry.source.watermark_column
+    skew = entry.source.max_future_skew
+    limit = None if skew is None else now + skew
+    return plain and all(
+        file.knows_its_times and (limit is None or file.high is None or file.high <= limit) for file in commit.files
+    )
+
+
+def _from_footers(commit: SourceCommit) -> Times:
+    lows = [file.low for file in commit.files if file.low is not None]
+    highs = [file.high for file in commit.files if file.high is not None]
+    nulls = sum(file.nulls or 0 for file in commit.files)
+    return Times(min(lows, default=None), max(highs, default=None), nulls, 0)
+
+
+def _measured(runtime: Runtime, frame: DataFrame) -> dict[str, Times]:
+    """One pass over the event time, where the footers do not tell: text files, future-dated rows."""
+    rows = runtime.sql(
+        lambda name: (
+            f"""
+            SELECT {FILE}, min(CASE WHEN NOT _bad AND NOT _future THEN {TIME} END) AS low,
+                   max(CASE WHEN NOT _bad AND NOT _future THEN {TIME} END) AS high,
+                   count_if({TIME} IS NULL) AS nulls, count_if(_future) AS future
+            FROM {name} GROUP BY {FILE}"""
+        ),
+        frame,
+    ).collect()
+    return {row[FILE]: Times(row["low"], row["high"], row["nulls"], row["future"]) for row in rows}
+
+
+def _from_measure(commit: SourceCommit, by_file: dict[str, Times]) -> Times:
+    found = [by_file[url] for file in commit.files if (url := file_url(file.path)) in by_file]
+    lows = [times.low for times in found if times.low is not None]
+    highs = [times.high for times in found if times.high is not None]
+    whole = Times(min(lows, default=None), max(highs, default=None), 0, 0)
+    return replace(whole, nulls=sum(t.nulls for t in found), future=sum(t.future for t in found))

@@ -1,0 +1,169 @@
+"""Closes windows: merges the partials of what is due, finishes the aggregates, and writes the results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from laminar_dagster.engine.batch import JSON_OPTIONS
+from laminar_dagster.engine.partials import merged_sql
+from laminar_dagster.engine.runtime import Runtime
+from laminar_dagster.engine.session import functions_of, observation_for
+from laminar_dagster.plan.plan import key_column, partial_column
+from laminar_dagster.semantics.expressions import Expression, columns_of
+from laminar_dagster.semantics.query import AggregateCall, Query
+from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
+from state_store import DataFile
+from state_store import format as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PARTITION = "_partition"
+PARTITION_FORMATS = {
+    "hour": "yyyy-MM-dd-HH:00",
+    "day": "yyyy-MM-dd",
+    "week": "yyyy-MM-dd",
+    "month": "yyyy-MM-01",
+}
+
+
+@dataclass(frozen=True)
+class Due:
+    """The windows that the watermark closes in this epoch: start to end, and the bounds between which they end."""
+
+    windows: Mapping[int, int]
+    after: int | None
+    until: int | None
+
+    def condition(self) -> str:
+        lower = "" if self.after is None else f"window_end > {self.after}L AND "
+        return f"{lower}window_end <= {self.until}L"
+
+    def holds(self, file: DataFile) -> bool:
+        """Whether the file can have partials of a window that is due."""
+        low, high = int(file.low["window_end"]), int(file.high["window_end"])
+        return self.until is not None and low <= self.until and (self.after is None or high > self.after)
+
+
+@dataclass(frozen=True)
+class Emitted:
+    output: list[DataFile]
+    failures: list[DataFile]
+    rows: int = 0
+    failed: int = 0
+
+
+def closed_until(query: Query, watermark: int | None) -> int | None:
+    """A window is closed when it ends here or before."""
+    return None if watermark is None else watermark - query.lateness
+
+
+def windows_due(query: Query, timers: Mapping[int, int], before: int | None, after: int | None) -> Due:
+    until = closed_until(query, after)
+    due = {} if until is None else {start: end for start, end in timers.items() if end <= until}
+    return Due(due, closed_until(query, before), until)
+
+
+def emit(runtime: Runtime, due: Due, fresh: Sequence[DataFile], pinned: Sequence[DataFile], now: int) -> Emitted:
+    """The results of the windows that are due, as files of the output; groups without a result to the side."""
+    if not due.windows:
+        return Emitted([], [])
+    table = runtime.store.table(f.PARTIALS)
+    files = [file for file in [*pinned, *fresh] if due.holds(file)]
+    runtime.set_parallelism(sum(file.rows for file in files))
+    schema = from_arrow_schema(pq.read_schema(table.root / files[0].path))
+    state = runtime.spark.read.schema(schema).parquet(*table.absolute(files))
+    merged = runtime.sql(lambda name: merged_sql(runtime.plan, name, due.condition()), state)
+    finished = runtime.sql(lambda name: finished_sql(runtime.plan.query, name), merged)
+    return _write_results(runtime, finished, now)
+
+
+def _write_results(runtime: Runtime, finished: DataFrame, now: int) -> Emitted:
+    query = runtime.plan.query
+    observation = observation_for(runtime.spark, f"results_{runtime.epoch}")
+    expr = functions_of(runtime.spark).expr
+    observed = finished.observe(
+        observation,
+        expr("count_if(_reason IS NULL)").alias("rows"),
+        expr("count_if(_reason IS NOT NULL AND _reason <> '')").alias("failed"),
+    )
+    results = runtime.sql(lambda name: output_sql(query, name, runtime.epoch, now), observed.filter("_reason IS NULL"))
+    files = runtime.write(f.OUTPUT, results, partition_by=(PARTITION,))
+    counts = {name: int(value or 0) for name, value in observation.get.items()}
+    failures = _write_failures(runtime, finished, now) if counts["failed"] and query.side_output.keeps("error") else []
+    return Emitted(files, failures, counts["rows"], counts["failed"])
+
+
+def finished_sql(query: Query, name: str) -> str:
+    """Merged partials to results `a0`, `a1`, … and, in `_reason`, why a group has none ('': HAVING leaves it out)."""
+    columns = ["timestamp_micros(window_start) AS window_start", "timestamp_micros(window_end) AS window_end"]
+    columns += [key_column(i) for i in range(len(query.keys))]
+    columns += [f"{_filled(call, call.kernel.finish)} AS {call.id}" for call in query.aggregates]
+    columns += [
+        f"{_filled(call, call.kernel.overflow)} AS {call.id}_overflow"
+        for call in query.aggregates
+        if call.kernel.overflow is not None
+    ]
+    inner = f"SELECT {', '.join(columns)} FROM {name}"
+    return f"SELECT *, {_reason(query) or 'CAST(NULL AS STRING)'} AS _reason FROM ({inner})"
+
+
+def _filled(call: AggregateCall, template: str) -> str:
+    names = {partial.name: partial_column(call.id, partial.name) for partial in call.kernel.partials}
+    return template.format(**names)
+
+
+def _reason(query: Query) -> str | None:
+    tests: list[str] = []
+    if query.having is not None:
+        tests += _overflows(query, query.having)
+        own = error_sql(query.having)
+        tests += [own] if own else []
+        tests.append(f"CASE WHEN NOT coalesce({value_sql(query.having)}, false) THEN '' END")
+    for column in query.output:
+        tests += _overflows(query, column.expression)
+        own = error_sql(column.expression)
+        tests += [own] if own else []
+    return first_reason(tests)
+
+
+def _overflows(query: Query, expression: Expression) -> list[str]:
+    """The results in an expression that may not fit their type."""
+    used = columns_of(expression)
+    calls = [call for call in query.aggregates if call.id in used and call.kernel.overflow is not None]
+    return [f"CASE WHEN {call.id}_overflow THEN 'overflow' END" for call in calls]
+
+
+def output_sql(query: Query, name: str, epoch: int, now: int) -> str:
+    columns = [f"{value_sql(column.expression)} AS {quoted(column.name)}" for column in query.output]
+    columns += [f"{epoch}L AS _epoch", f"timestamp_micros({now}) AS _emitted_at"]
+    truncated = f"date_trunc('{query.partition}', window_start)"
+    partition = f"date_format({truncated}, '{PARTITION_FORMATS[query.partition]}') AS {PARTITION}"
+    return f"SELECT {', '.join([*columns, partition])} FROM {name}"
+
+
+def _write_failures(runtime: Runtime, finished: DataFrame, now: int) -> list[DataFile]:
+    """One error entry for each group whose result does not fit its type."""
+    failed = finished.filter("_reason IS NOT NULL AND _reason <> ''")
+    frame = runtime.sql(lambda name: _failures_sql(runtime, name, now), failed)
+    return runtime.write(f.SIDE_OUTPUT, frame.coalesce(1))
+
+
+def _failures_sql(runtime: Runtime, name: str, now: int) -> str:
+    query = runtime.plan.query
+    keys = ", ".join(f"{key_column(i)} AS {quoted(key.name)}" for i, key in enumerate(query.keys))
+    group_key = f"to_json(struct({keys}), {JSON_OPTIONS})" if keys else "CAST(NULL AS STRING)"
+    calls = ", ".join(call.text for call in query.aggregates).replace("\\", "\\\\").replace("'", "\\'")
+    return f"""
+        SELECT 'error' AS kind, concat('result_', _reason) AS reason, window_start AS event_time,
+               timestamp_micros({now}) AS processing_time, CAST(NULL AS TIMESTAMP) AS watermark,
+               window_start, window_end, {group_key} AS group_key, CAST(NULL AS STRING) AS original_event,
+               'the result of the group has no value: {calls}' AS error_detail,
+               '{runtime.fingerprint}' AS plan_id, CAST(NULL AS STRING) AS shard, CAST(NULL AS STRING) AS source,
+               CAST(NULL AS STRING) AS source_file, {runtime.epoch}L AS _epoch
+        FROM {name}"""

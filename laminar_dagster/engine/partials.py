@@ -1,0 +1,96 @@
+"""Folds an epoch's rows into partial accumulators: one row per (window, key) touched, appended, never rewritten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+from laminar_dagster.engine.batch import TIME, Batch
+from laminar_dagster.engine.runtime import Runtime
+from laminar_dagster.engine.window_sql import window_end_sql, window_start_sql
+from laminar_dagster.plan.plan import Plan, key_column, partial_column
+from laminar_dagster.semantics.query import AggregateCall
+from laminar_dagster.semantics.spark_sql import value_sql
+from state_store import DataFile
+from state_store import format as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BUCKET = "bucket"
+
+
+def write_partials(runtime: Runtime, batch: Batch, kept: DataFrame) -> list[DataFile]:
+    """The epoch's partials as files below the state table, in buckets of the window's end."""
+    runtime.set_parallelism(batch.rows)
+    prepared = runtime.sql(lambda name: prepared_sql(runtime.plan, name), kept)
+    frame = runtime.sql(lambda name: partials_sql(runtime.plan, name), prepared)
+    buckets = _buckets(runtime.plan, batch)
+    if len(buckets) == 1:
+        folder = f"{BUCKET}={buckets.pop()}"
+        return runtime.write(f.PARTIALS, frame.drop(BUCKET), folder=folder)
+    return runtime.write(f.PARTIALS, frame, partition_by=(BUCKET,))
+
+
+def prepared_sql(plan: Plan, name: str) -> str:
+    """Each row's window, keys and aggregate arguments: the expressions that come before the aggregation."""
+    query = plan.query
+    columns = [f"{window_start_sql(query.window, TIME)} AS window_start"]
+    columns += [f"{value_sql(key.expression)} AS {key_column(i)}" for i, key in enumerate(query.keys)]
+    columns += [f"{argument_sql(call)} AS {call.id}" for call in query.aggregates]
+    return f"SELECT {', '.join(columns)} FROM {name}"
+
+
+def argument_sql(call: AggregateCall) -> str:
+    """The aggregate's argument, NULL where FILTER leaves the row out; COUNT(*) counts ones."""
+    value = "1" if call.argument is None else value_sql(call.argument)
+    return value if call.filter is None else f"CASE WHEN {value_sql(call.filter)} THEN {value} END"
+
+
+def partials_sql(plan: Plan, name: str) -> str:
+    width = plan.layout.bucket_width
+    group = ", ".join(["window_start", *plan.layout.key_columns])
+    made = [
+        f"{partial.make.format(x=call.id)} AS {partial_column(call.id, partial.name)}"
+        for call in plan.query.aggregates
+        for partial in call.kernel.partials
+    ]
+    window_end = window_end_sql(plan.query.window, "window_start")
+    bucket = f"({window_end} - pmod({window_end} - 1L, {width}L) + {width - 1}L) div {width}L"
+    columns = ", ".join([group, f"{window_end} AS window_end", *made, f"{bucket} AS {BUCKET}"])
+    return f"SELECT {columns} FROM {name} GROUP BY {group}"
+
+
+def merged_sql(plan: Plan, name: str, condition: str = "true") -> str:
+    """One row per (window, key) out of any number of partials of it."""
+    group = ", ".join(["window_start", "window_end", *plan.layout.key_columns])
+    merged = []
+    for call in plan.query.aggregates:
+        for partial in call.kernel.partials:
+            column = partial_column(call.id, partial.name)
+            merged.append(f"{partial.merge.format(p=column)} AS {column}")
+    return f"SELECT {', '.join([group, *merged])} FROM {name} WHERE {condition} GROUP BY {group}"
+
+
+def _buckets(plan: Plan, batch: Batch) -> set[int]:
+    """The buckets that the epoch's rows can fall in: the first and the last, if they are not the same."""
+    lows = [times.low for times in batch.times if times.low is not None]
+    highs = [times.high for times in batch.times if times.high is not None]
+    assert plan.query.window is not None
+    edges = [min(lows), max(highs)] if lows and highs else []
+    return {plan.layout.bucket_of(w.end) for edge in edges for w in plan.query.window.assign(edge)}
+
+
+def windows_in(runtime: Runtime, files: list[DataFile]) -> dict[int, int]:
+    """The windows that the files hold partials of: start to end."""
+    found: dict[int, int] = {}
+    root = runtime.store.table(f.PARTIALS).root
+    for file in files:
+        if file.low["window_start"] == file.high["window_start"]:
+            found[file.low["window_start"]] = file.high["window_end"]
+            continue
+        table = pq.ParquetFile(root / file.path).read(columns=["window_start", "window_end"])
+        for row in table.group_by(["window_start", "window_end"]).aggregate([]).to_pylist():
+            found[row["window_start"]] = row["window_end"]
+    return found

@@ -1,0 +1,94 @@
+"""A project on disk: where the `.sql` files are, where the data goes, and the plans that follow from them.
+
+`laminar.toml` is optional; without it the SQL is in `assets/sql` (or `sql`), and the data goes to `data`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from laminar_dagster.engine.sources.schemas import schema_of
+from laminar_dagster.errors import LaminarError, did_you_mean
+from laminar_dagster.plan.build import plan_view
+from laminar_dagster.plan.plan import Plan
+from laminar_dagster.sql.resolve import resolve
+from laminar_dagster.sql.statements import Script, parse_script
+
+CONFIG = "laminar.toml"
+KEYS = ("sql", "data", "spark")
+SQL_FOLDERS = ("assets/sql", "sql")
+
+
+@dataclass(frozen=True)
+class Project:
+    root: Path
+    sql: Path
+    data: Path
+    spark: str | None = None
+
+    @staticmethod
+    def find(start: Path | None = None, data: Path | None = None) -> Project:
+        """The project that a directory belongs to: the nearest one above with a laminar.toml, else itself."""
+        here = (start or Path.cwd()).resolve()
+        root = next((folder for folder in (here, *here.parents) if (folder / CONFIG).exists()), here)
+        settings = _settings(root / CONFIG)
+        default_sql = next((name for name in SQL_FOLDERS if (root / name).is_dir()), SQL_FOLDERS[0])
+        return Project(
+            root,
+            root / settings.get("sql", default_sql),
+            data.resolve() if data else root / settings.get("data", "data"),
+            settings.get("spark"),
+        )
+
+    def plans(self) -> tuple[Plan, ...]:
+        """Every view of the project, planned, in dependency order. All files see each other's sources."""
+        script = Script((), ())
+        for file in self._files():
+            script += parse_script(file.read_text(encoding="utf-8"), _shown(file, self.root))
+        queries = resolve(script, lambda source: schema_of(source, self.root))
+        return tuple(plan_view(query) for query in queries)
+
+    def plan(self, view: str) -> Plan:
+        plans = {plan.query.view: plan for plan in self.plans()}
+        if view not in plans:
+            raise LaminarError(
+                "LMR0103",
+                f'there is no view "{view}" in this project',
+                detail=f"looked in {self.sql}",
+                hint=did_you_mean(view, plans),
+            )
+        return plans[view]
+
+    def store(self, view: str) -> Path:
+        return self.data / view
+
+    def _files(self) -> list[Path]:
+        files = sorted(self.sql.glob("*.sql"))
+        if not files:
+            raise LaminarError(
+                "LMR0104",
+                f"there is no .sql file in {self.sql}",
+                hint="Write a view there (docs/tutorial/first-view.md), or say where the SQL is in laminar.toml.",
+            )
+        return files
+
+
+def _shown(file: Path, root: Path) -> str:
+    return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
+
+
+def _settings(path: Path) -> dict[str, str]:
+    if not path.exists():
+        return {}
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as problem:
+        raise LaminarError("LMR0301", f"{path.name} is not valid TOML", detail=str(problem)) from problem
+    for key, value in content.items():
+        if key not in KEYS:
+            raise LaminarError("LMR0302", f'unknown setting "{key}" in {path.name}', hint=did_you_mean(key, KEYS))
+        if not isinstance(value, str):
+            raise LaminarError("LMR0303", f'setting "{key}" in {path.name} must be a string')
+    return content

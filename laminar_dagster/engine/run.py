@@ -1,0 +1,212 @@
+"""Runs a view until it has caught up: finish the epoch that was cut short, then take what is new, bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laminar_dagster.engine.closing import closed_until
+from laminar_dagster.engine.compaction import compact_if_due
+from laminar_dagster.engine.epoch import run_epoch
+from laminar_dagster.engine.runtime import Clocks, Runtime
+from laminar_dagster.engine.sources.commits import Limit, SourceCommit, require_files
+from laminar_dagster.engine.sources.registry import connect
+from laminar_dagster.errors import LaminarError
+from laminar_dagster.plan.fingerprint import fingerprint
+from laminar_dagster.plan.plan import Plan
+from laminar_dagster.semantics.time import from_datetime, to_iso
+from laminar_dagster.semantics.watermark import progress
+from state_store import CommitRow, PlanRow, StoreReader, StoreWriter
+from state_store import format as f
+from state_store.epochs import Tail
+from state_store.writer import EPOCH_APPLICATION
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MAX_ROWS = 2_000_000
+MAX_FILES = 500
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How much an epoch may take, how many epochs a run may take, and the clock (tests set it)."""
+
+    max_rows: int = MAX_ROWS
+    max_files: int = MAX_FILES
+    max_epochs: int | None = None
+    now: Callable[[], int] = lambda: from_datetime(datetime.now(UTC))
+    replan: bool = False
+    lock: bool = True
+    after_write: Callable[[str], None] = lambda _: None
+
+
+def run_view(
+    plan: Plan,
+    spark: SparkSession,
+    *,
+    project: Path,
+    data: Path,
+    options: RunOptions | None = None,
+    on_epoch: Callable[[CommitRow], None] = lambda _: None,
+) -> list[CommitRow]:
+    """Run epochs until the view has caught up with its sources; gives what was committed."""
+    options = options or RunOptions()
+    done: list[CommitRow] = []
+    with open_view(plan, spark, project=project, data=data, options=options) as view:
+        while options.max_epochs is None or len(done) < options.max_epochs:
+            commit = view.step()
+            if commit is None:
+                break
+            done.append(commit)
+            on_epoch(commit)
+    return done
+
+
+@contextmanager
+def open_view(
+    plan: Plan, spark: SparkSession, *, project: Path, data: Path, options: RunOptions | None = None
+) -> Iterator[ViewRun]:
+    """The view's store, locked for this run, and its state as the last commit left it."""
+    options = options or RunOptions()
+    writer = StoreWriter(data / plan.query.view, lock=options.lock, after_write=options.after_write)
+    with writer as store:
+        connectors = {i.source.name: connect(i.source, project) for i in plan.query.inputs}
+        runtime = Runtime(plan, fingerprint(plan), spark, store, connectors)
+        yield ViewRun(runtime, store.tail(), options)
+
+
+class ViewRun:
+    """A run of one view: each `step` is one epoch."""
+
+    def __init__(self, runtime: Runtime, tail: Tail, options: RunOptions) -> None:
+        self.runtime = runtime
+        self.options = options
+        self.last = tail.commit
+        self.unfinished = tail.unfinished
+        self._restore(tail)
+
+    def _restore(self, tail: Tail) -> None:
+        commit = tail.commit
+        if commit is None:
+            return
+        _same_query(self.runtime, commit)
+        self.runtime.clocks = Clocks.from_json(commit.watermark, commit.shards)
+        self.runtime.positions = {**commit.positions, **_ledger(self.runtime, commit)}
+        self.runtime.timers = _open_timers(self.runtime, commit)
+
+    def backlog(self) -> int:
+        """How many source commits wait, about."""
+        connectors = self.runtime.connectors.items()
+        return sum(connector.backlog(self.runtime.positions.get(name)) for name, connector in connectors)
+
+    def step(self) -> CommitRow | None:
+        """Run one epoch; None if there is nothing to do."""
+        planned = self._resume() or self._plan()
+        if planned is None:
+            return None
+        self.last = run_epoch(self.runtime, planned)
+        compact_if_due(self.runtime)
+        return self.last
+
+    def _resume(self) -> PlanRow | None:
+        """The epoch that an earlier run planned and did not finish, now this run's."""
+        planned, self.unfinished = self.unfinished, None
+        if planned is None or (self.options.replan and self._untouched(planned)):
+            return None
+        commits = [SourceCommit.from_json(entry) for entry in planned.sources["commits"]]
+        for name in self.runtime.connectors:
+            require_files([c for c in commits if c.source == name], name, _standing(self.last))
+        return self.runtime.store.claim(planned)
+
+    def _untouched(self, planned: PlanRow) -> bool:
+        landed = [n for n in f.TABLES if (self.runtime.store.table(n).landed(EPOCH_APPLICATION) or 0) >= planned.epoch]
+        if landed:
+            raise LaminarError(
+                "LMR0403",
+                f"epoch {planned.epoch} cannot be planned anew: part of it is already in the tables",
+                detail=f"landed: {', '.join(landed)}",
+                hint="Put the missing source files back and run again without --replan.",
+                committed=_standing(self.last),
+            )
+        return True
+
+    def _plan(self) -> PlanRow | None:
+        """Write down what the next epoch takes; None if it would change nothing."""
+        runtime, options = self.runtime, self.options
+        limit = Limit(options.max_rows, options.max_files)
+        taken = [
+            commit
+            for name, connector in runtime.connectors.items()
+            for commit in connector.pending(runtime.positions.get(name), limit)
+        ]
+        commits = sorted(taken, key=lambda commit: commit.order)
+        now = options.now()
+        if not commits and not self._time_moves(now):
+            return None
+        planned = PlanRow(
+            epoch=(self.last.epoch if self.last else 0) + 1,
+            epoch_kind="tick",
+            run_id=runtime.store.run_id,
+            processing_time=now,
+            fingerprint=runtime.fingerprint,
+            watermark=runtime.clocks.watermark,
+            sources={"commits": [c.to_json() for c in commits], "positions": self._positions_after(commits)},
+            tables=runtime.store.versions(f.TABLES),
+            shards=runtime.clocks.to_json(),
+        )
+        runtime.store.begin(planned)
+        return planned
+
+    def _time_moves(self, now: int) -> bool:
+        """Whether a tick without data moves the watermark: the idle policy."""
+        clocks = self.runtime.clocks
+        if self.last is None:
+            return any(policy.idle_timeout is not None for policy in self.runtime.plan.query.policies.values())
+        moved = progress((), clocks.watermark, clocks.shards, self.runtime.plan.query.policies, now)
+        return moved.watermark != clocks.watermark
+
+    def _positions_after(self, commits: list[SourceCommit]) -> dict[str, Any]:
+        after: dict[str, Any] = {}
+        for name, connector in self.runtime.connectors.items():
+            if connector.keeps_ledger:
+                continue
+            mine = [commit for commit in commits if commit.source == name]
+            position = self.runtime.positions.get(name)
+            after[name] = connector.position_after(mine, position) if mine else position
+        return after
+
+
+def _same_query(runtime: Runtime, commit: CommitRow) -> None:
+    if commit.fingerprint != runtime.fingerprint:
+        raise LaminarError(
+            "LMR0405",
+            f'view "{runtime.plan.query.view}" is not the query that its state was built with',
+            detail=f"state: plan {commit.fingerprint}; SQL now: plan {runtime.fingerprint}",
+            hint="Restore the SQL, give the changed view a new name, or run it in another data directory.",
+            committed=_standing(commit),
+        )
+
+
+def _ledger(runtime: Runtime, commit: CommitRow) -> dict[str, dict[str, int]]:
+    rows = StoreReader(runtime.store.root).read(f.SOURCE_FILES, commit).to_pylist()
+    found: dict[str, dict[str, int]] = {}
+    for row in rows:
+        found.setdefault(row["source"], {})[row["id"]] = row["size"]
+    return found
+
+
+def _open_timers(runtime: Runtime, commit: CommitRow) -> dict[int, int]:
+    closed = closed_until(runtime.plan.query, commit.watermark)
+    rows = StoreReader(runtime.store.root).read(f.TIMERS, commit).to_pylist()
+    return {r["window_start"]: r["window_end"] for r in rows if closed is None or r["window_end"] > closed}
+
+
+def _standing(commit: CommitRow | None) -> str:
+    if commit is None:
+        return "Nothing is committed yet."
+    return f"Epoch {commit.epoch} is committed (at {to_iso(commit.written_at)}), and all before it."

@@ -1,0 +1,23 @@
+"""Which connector reads which kind of source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from laminar_dagster.engine.sources.commits import Connector
+from laminar_dagster.engine.sources.delta import DeltaConnector
+from laminar_dagster.engine.sources.files import FilesConnector
+from laminar_dagster.engine.sources.memory import MemoryConnector
+from laminar_dagster.semantics.query import Source
+
+CONNECTORS: dict[str, Callable[[Source, Path], Connector]] = {
+    "delta": DeltaConnector,
+    "files": FilesConnector,
+    "memory": MemoryConnector,
+}
+
+
+def connect(source: Source, root: Path) -> Connector:
+    """The connector of a source; relative paths are below `root`."""
+    return CONNECTORS[source.connector](source, root)

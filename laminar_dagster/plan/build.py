@@ -1,0 +1,33 @@
+"""SQL text to plans: parse, resolve, check, lay out."""
+
+from __future__ import annotations
+
+from laminar_dagster.errors import LaminarError
+from laminar_dagster.plan.plan import Plan, layout_of
+from laminar_dagster.plan.rules import check
+from laminar_dagster.semantics.query import Field, Query
+from laminar_dagster.sql.catalog import SchemaOf
+from laminar_dagster.sql.resolve import resolve
+from laminar_dagster.sql.statements import SourceStatement, parse_script
+
+
+def plan_script(text: str, *, file: str | None = None, schema_of: SchemaOf | None = None) -> tuple[Plan, ...]:
+    """The plans of all views in the text, upstream first. Raises the first error of the first view that has one."""
+    queries = resolve(parse_script(text, file), schema_of or declared_columns_only)
+    return tuple(plan_view(query) for query in queries)
+
+
+def plan_view(query: Query) -> Plan:
+    for error in check(query):
+        raise error
+    return Plan(query, layout_of(query))
+
+
+def declared_columns_only(source: SourceStatement) -> tuple[Field, ...]:
+    """For places that can read no table: a source without columns is refused."""
+    raise LaminarError(
+        "LMR0117",
+        f'the columns of source "{source.name}" are not known',
+        where=source.where,
+        hint=f"Declare them: CREATE SOURCE {source.name} (column TYPE, …) WITH (…).",
+    )

@@ -1,0 +1,164 @@
+"""A plan as a tree of plain text: what `laminar explain` prints, from the same object that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from laminar_dagster.plan.fingerprint import fingerprint
+from laminar_dagster.plan.plan import Plan, partial_column
+from laminar_dagster.semantics.emit import Early, EmitPolicy
+from laminar_dagster.semantics.query import AggregateCall, Input, Query
+from laminar_dagster.semantics.spark_sql import display
+from laminar_dagster.semantics.time import format_micros
+
+
+@dataclass(frozen=True)
+class Node:
+    text: str
+    children: Sequence[Node] = ()
+
+
+def explain(plan: Plan) -> str:
+    """Sources, watermark, window, keys, expressions, partial/merge/finish, emission, sink and state, as a tree."""
+    return "\n".join(_lines(_tree(plan)))
+
+
+def _lines(node: Node) -> list[str]:
+    lines = [node.text]
+    for position, child in enumerate(node.children):
+        last = position == len(node.children) - 1
+        first, *rest = _lines(child)
+        lines.append(("└─ " if last else "├─ ") + first)
+        lines += [("   " if last else "│  ") + line for line in rest]
+    return lines
+
+
+def _tree(plan: Plan) -> Node:
+    query = plan.query
+    parts = [_source(entry) for entry in query.inputs]
+    parts.append(_window(query))
+    if query.where is not None:
+        parts.append(Node(f"where {display(query.where)}"))
+    parts += [
+        _keys(query),
+        _before(query),
+        Node("aggregates", [_aggregate(call) for call in query.aggregates]),
+    ]
+    if query.having is not None:
+        parts.append(Node(f"having {display(query.having)}"))
+    parts += [_output(query), _emit(query), _sink(query), _side_output(query), _state(plan)]
+    return Node(f"view {query.view} [{fingerprint(plan)}]", parts)
+
+
+def _source(entry: Input) -> Node:
+    source = entry.source
+    options = "".join(f", {name} = '{value}'" for name, value in sorted(source.options.items()))
+    children = [
+        Node("columns: " + ", ".join(f"{f.name} {f.type}" for f in source.columns)),
+        Node(f"event time: {display(entry.event_time)}"),
+        Node(f"watermark: {_watermark(entry)}"),
+    ]
+    renamed = [n for n in entry.columns if display(n.expression) != n.name]
+    if renamed:
+        children.append(Node("hands on: " + ", ".join(f"{display(n.expression)} AS {n.name}" for n in renamed)))
+    if entry.where is not None:
+        children.append(Node(f"keeps: {display(entry.where)}"))
+    return Node(f"source {source.name} ({source.connector}{options})", children)
+
+
+def _watermark(entry: Input) -> str:
+    policy = entry.source.policy
+    lag = f" - {format_micros(policy.lag)}" if policy.lag else ""
+    idle = f"idle after {format_micros(policy.idle_timeout)}" if policy.idle_timeout is not None else "never idle"
+    skew = policy.max_future_skew
+    ahead = f"rows at most {format_micros(skew)} ahead" if skew is not None else "no future guard"
+    return f"max({display(entry.event_time)}){lag}; {idle}; {ahead}"
+
+
+def _window(query: Query) -> Node:
+    if query.window is None:
+        return Node("window: none")
+    return Node(f"window {query.window}")
+
+
+def _keys(query: Query) -> Node:
+    if not query.keys:
+        return Node("keys: none, one group for each window")
+    return Node("keys", [Node(f"k{i} = {display(k.expression)} ({k.type})") for i, k in enumerate(query.keys)])
+
+
+def _before(query: Query) -> Node:
+    """What is computed for each row before it is aggregated."""
+    computed = []
+    for call in query.aggregates:
+        argument = display(call.argument) if call.argument is not None else "every row"
+        kept = f" where {display(call.filter)}" if call.filter is not None else ""
+        computed.append(Node(f"{call.id}: {argument}{kept}"))
+    return Node("before aggregation", computed)
+
+
+def _aggregate(call: AggregateCall) -> Node:
+    columns = {p.name: partial_column(call.id, p.name) for p in call.kernel.partials}
+    partial = ", ".join(f"{columns[p.name]} = {_filled(p.make, x=call.id)}" for p in call.kernel.partials)
+    merge = ", ".join(_filled(p.merge, p=columns[p.name]) for p in call.kernel.partials)
+    children = [
+        Node(f"partial: {partial}"),
+        Node(f"merge: {merge}"),
+        Node(f"finish: {_filled(call.kernel.finish, **columns)}"),
+    ]
+    if call.kernel.overflow is not None:
+        children.append(Node(f"does not fit when: {_filled(call.kernel.overflow, **columns)}"))
+    return Node(f"{call.id} = {call.text} ({call.kernel.result})", children)
+
+
+def _filled(template: str, **names: str) -> str:
+    for name, value in names.items():
+        template = template.replace(f"{{{name}}}", value)
+    return template
+
+
+def _output(query: Query) -> Node:
+    return Node("output", [Node(f"{n.name} = {display(n.expression)} ({n.type})") for n in query.output])
+
+
+def _emit(query: Query) -> Node:
+    policy = query.emit
+    period = f" {format_micros(query.period)}" if query.period is not None else ""
+    return Node(f"emit {policy.sql}{period}: {_moments(policy)}", [Node(_closing(query))])
+
+
+def _moments(policy: EmitPolicy) -> str:
+    moments = [policy.early.value] if policy.early is not Early.NOTHING else []
+    moments += ["when the watermark passes a window's end"] if policy.at_watermark else []
+    moments += ["once, when a window closes"] if policy.at_close and policy.append_only else []
+    return ", ".join(moments) + ("; append only" if policy.append_only else "; with retractions")
+
+
+def _closing(query: Query) -> str:
+    if query.window is None:
+        return "nothing closes"
+    late = f" + {format_micros(query.lateness)}" if query.lateness else ""
+    return f"a window closes when watermark >= window_end{late}"
+
+
+def _sink(query: Query) -> Node:
+    return Node(f"sink {query.sink}, partitioned by {query.partition}")
+
+
+def _side_output(query: Query) -> Node:
+    routes = ", ".join(f"{kind} to {route}" for kind, route in sorted(query.side_output.routes.items()))
+    return Node(f"side output: {routes + ', the rest to table' if routes else 'table'}")
+
+
+def _state(plan: Plan) -> Node:
+    layout = plan.layout
+    key = ", ".join(("window", *layout.key_columns))
+    return Node(
+        "state: a log of partials",
+        [
+            Node(f"one row for each ({key}) and epoch"),
+            Node("columns: " + (", ".join(layout.partial_columns) or "none")),
+            Node(f"buckets: window_end, {format_micros(layout.bucket_width)} wide"),
+        ],
+    )

@@ -1,0 +1,83 @@
+"""A short name for what a plan computes: the same for the same meaning, however the SQL is written.
+
+A store remembers it, so that a view whose query changed is not continued from state that means something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from laminar_dagster.plan.plan import Plan
+from laminar_dagster.semantics.expressions import Call, Column, Expression, Literal, columns_of
+from laminar_dagster.semantics.query import AggregateCall, Input, Query
+
+LENGTH = 16
+
+
+def fingerprint(plan: Plan) -> str:
+    """Stable over formatting, comments, clause order and columns that the view does not read."""
+    text = json.dumps(_meaning(plan), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
+
+
+def _meaning(plan: Plan) -> dict[str, Any]:
+    query = plan.query
+    read = _columns_read(query)
+    return {
+        "view": query.view,
+        "inputs": [_input(entry, read) for entry in query.inputs],
+        "window": repr(query.window),
+        "where": _expression(query.where),
+        "keys": [_expression(key.expression) for key in query.keys],
+        "aggregates": [_aggregate(call) for call in query.aggregates],
+        "having": _expression(query.having),
+        "output": [[named.name, _expression(named.expression)] for named in query.output],
+        "emit": [query.emit.name, query.period, query.lateness],
+        "sink": [query.sink, query.partition],
+        "side_output": sorted(query.side_output.routes.items()),
+        "null_event_time": query.null_event_time,
+        "limits": [query.max_groups_per_window, query.max_windows_per_group, query.max_state_rows],
+        "gap_fill": query.gap_fill,
+        "state": [plan.layout.bucket_width, plan.layout.partial_columns],
+    }
+
+
+def _columns_read(query: Query) -> set[str]:
+    expressions = [query.where, *(key.expression for key in query.keys)]
+    for call in query.aggregates:
+        expressions += [call.argument, call.filter]
+    return {name for expression in expressions if expression is not None for name in columns_of(expression)}
+
+
+def _input(entry: Input, read: set[str]) -> dict[str, Any]:
+    source = entry.source
+    return {
+        "source": [source.name, source.connector, sorted(source.options.items())],
+        "time": [source.watermark_lag, source.idle_timeout, source.max_future_skew, _expression(entry.event_time)],
+        "columns": [[n.name, _expression(n.expression)] for n in entry.columns if n.name in read],
+        "where": _expression(entry.where),
+    }
+
+
+def _aggregate(call: AggregateCall) -> list[Any]:
+    return [
+        call.kernel.aggregate,
+        str(call.kernel.result),
+        call.distinct,
+        _expression(call.argument),
+        _expression(call.filter),
+    ]
+
+
+def _expression(expression: Expression | None) -> Any:
+    match expression:
+        case None:
+            return None
+        case Column(name, type_):
+            return ["column", name, str(type_)]
+        case Literal(value, type_):
+            return ["literal", str(value), str(type_)]
+        case Call(function, args, type_):
+            return [function, str(type_), *(_expression(argument) for argument in args)]

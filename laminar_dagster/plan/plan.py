@@ -1,0 +1,66 @@
+"""The decision, as one frozen object: what a view means and how its state lies on disk.
+
+Explain, check, fingerprint and execution are functions over it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.time import HOUR
+from laminar_dagster.semantics.windows import Calendar, Hop, Session, Tumble, WindowKind
+
+
+@dataclass(frozen=True)
+class StateLayout:
+    """How partials are laid out: one row per (window, key) and epoch, in buckets of the window's end."""
+
+    bucket_width: int
+    key_columns: tuple[str, ...]
+    partial_columns: tuple[str, ...]
+
+    def bucket_of(self, window_end: int) -> int:
+        """The bucket's number. A bucket holds window ends in `(number * width - width, number * width]`."""
+        return -(-window_end // self.bucket_width)
+
+    def bucket_end(self, bucket: int) -> int:
+        """The latest window end that the bucket can hold."""
+        return bucket * self.bucket_width
+
+
+@dataclass(frozen=True)
+class Plan:
+    query: Query
+    layout: StateLayout
+
+
+def partial_column(aggregate_id: str, partial: str) -> str:
+    return f"{aggregate_id}_{partial}"
+
+
+def key_column(position: int) -> str:
+    return f"k{position}"
+
+
+def layout_of(query: Query) -> StateLayout:
+    return StateLayout(
+        bucket_width=max(HOUR, _span(query.window)),
+        key_columns=tuple(key_column(i) for i in range(len(query.keys))),
+        partial_columns=tuple(
+            partial_column(call.id, partial.name) for call in query.aggregates for partial in call.kernel.partials
+        ),
+    )
+
+
+def _span(window: WindowKind | None) -> int:
+    """The window's length, where it has a fixed one."""
+    match window:
+        case Tumble(size=size) | Hop(size=size):
+            return size
+        case Session(gap=gap):
+            return gap
+        case Calendar() | None:
+            return 0
+        case _:
+            return window.size

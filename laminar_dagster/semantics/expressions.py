@@ -1,0 +1,66 @@
+"""Typed expressions over a row: the one form that planning, the reference and Spark all read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from laminar_dagster.semantics.types import DataType
+
+
+class RowError(Exception):
+    """A row's own expression has no value; `reason` is what the side output says."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: DataType
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant. Timestamps are microseconds, dates are days, decimals are `decimal.Decimal`."""
+
+    value: Any
+    type: DataType
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function or operator of `functions.FUNCTIONS`, its arguments and the type of its result."""
+
+    function: str
+    args: tuple[Expression, ...]
+    type: DataType
+
+
+Expression = Column | Literal | Call
+
+
+@dataclass(frozen=True)
+class Named:
+    """An expression with the name under which it is selected."""
+
+    name: str
+    expression: Expression
+
+    @property
+    def type(self) -> DataType:
+        return self.expression.type
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    yield expression
+    if isinstance(expression, Call):
+        for argument in expression.args:
+            yield from walk(argument)
+
+
+def columns_of(expression: Expression) -> set[str]:
+    return {node.name for node in walk(expression) if isinstance(node, Column)}

@@ -1,0 +1,132 @@
+"""Rows in their windows, and what a group of them is worth: recomputed from the rows every time it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from laminar_dagster.semantics.evaluation import evaluate
+from laminar_dagster.semantics.expressions import RowError, columns_of
+from laminar_dagster.semantics.judging import Candidate, Key, holds
+from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, AggregateCall, Query
+from laminar_dagster.semantics.windows import Session, Window
+from laminar_dagster.semantics.zset import Row, canonical, consolidate
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A row in one window. A session's rows have none: their window follows from the rows around them."""
+
+    key: Key
+    window: Window | None
+    event_time: int
+    columns: Row
+    weight: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """The rows of one key in one window; `window` is None in a query without windows."""
+
+    key: Key
+    window: Window | None
+    rows: tuple[Placed, ...]
+
+    @property
+    def remaining(self) -> list[Row]:
+        """The rows that retractions have left, each as often as it is there."""
+        weighted = consolidate((placed.columns, placed.weight) for placed in self.rows)
+        return [row for row, weight in weighted for _ in range(weight)]
+
+
+def placed(candidate: Candidate, window: Window | None) -> Placed:
+    return Placed(candidate.key, window, candidate.event_time, candidate.columns, candidate.reading.weight)
+
+
+def is_grouped(query: Query) -> bool:
+    """Whether rows become groups; otherwise each row is a result of its own."""
+    if query.keys or query.aggregates:
+        return True
+    used = set[str]().union(*(columns_of(named.expression) for named in query.output))
+    return used <= {WINDOW_START, WINDOW_END}
+
+
+def groups(query: Query, rows: Sequence[Placed]) -> list[Group]:
+    """All rows, by key and window, in the order in which the groups first appear."""
+    if isinstance(query.window, Session):
+        return _session_groups(query.window, rows)
+    found: dict[tuple[Key, Window | None], list[Placed]] = {}
+    for row in rows:
+        found.setdefault((row.key, row.window), []).append(row)
+    return [Group(key, window, tuple(members)) for (key, window), members in found.items()]
+
+
+def _session_groups(kind: Session, rows: Sequence[Placed]) -> list[Group]:
+    by_key: dict[Key, list[Placed]] = {}
+    for row in rows:
+        by_key.setdefault(row.key, []).append(row)
+    return [
+        Group(key, window, tuple(r for r in members if window.start <= r.event_time < window.end))
+        for key, members in by_key.items()
+        for window in sessions(kind, members)
+    ]
+
+
+def sessions(kind: Session, rows: Iterable[Placed]) -> list[Window]:
+    """The sessions of one key's rows. A row that was retracted holds no session together."""
+    weights: dict[int, list[tuple[Row, int]]] = {}
+    for row in rows:
+        weights.setdefault(row.event_time, []).append((row.columns, row.weight))
+    times = [time for time, weighted in weights.items() if any(w > 0 for _, w in consolidate(weighted))]
+    return kind.merge([kind.assign(time)[0] for time in times])
+
+
+def key_columns(query: Query, key: Key) -> dict[str, Any]:
+    """A group's key under the names that the query gives its parts."""
+    return {named.name: part for named, part in zip(query.keys, key, strict=True)}
+
+
+def result(query: Query, group: Group) -> Row | None:
+    """A group's output row; None where it is empty or HAVING holds it back; RowError where it has no value."""
+    rows = group.remaining
+    if not rows:
+        return None
+    known = {f"k{position}": part for position, part in enumerate(group.key)}
+    known |= bounds(group.window)
+    known |= {call.id: call.kernel.fresh(argument_values(call, rows)) for call in query.aggregates}
+    if not holds(query.having, known):
+        return None
+    return {named.name: evaluate(named.expression, known) for named in query.output}
+
+
+def bounds(window: Window | None) -> dict[str, Any]:
+    return {} if window is None else {WINDOW_START: window.start, WINDOW_END: window.end}
+
+
+def argument_values(call: AggregateCall, rows: Iterable[Row]) -> list[Any]:
+    """What the aggregate sees of a group's rows; its argument is not looked at where FILTER leaves a row out."""
+    kept = [row for row in rows if holds(call.filter, row)]
+    values = [True if call.argument is None else evaluate(call.argument, row) for row in kept]
+    return list({canonical(value): value for value in values}.values()) if call.distinct else values
+
+
+def projected(query: Query, columns: Row, window: Window | None) -> Row:
+    """The output row of a query that does not group."""
+    known = {**columns, **bounds(window)}
+    return {named.name: evaluate(named.expression, known) for named in query.output}
+
+
+def trouble_of(query: Query, candidate: Candidate, windows: Sequence[Window | None]) -> str | None:
+    """Why a row that is on time cannot be aggregated (or projected) all the same, or None."""
+    if candidate.key_trouble is not None:
+        return candidate.key_trouble
+    try:
+        for call in query.aggregates:
+            argument_values(call, [candidate.columns])
+        if not is_grouped(query):
+            for window in windows:
+                projected(query, candidate.columns, window)
+    except RowError as trouble:
+        return trouble.reason
+    return None

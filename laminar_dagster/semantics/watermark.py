@@ -1,0 +1,106 @@
+"""How far event time has come: per shard, monotone, and the minimum over the shards that are not idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+DEFAULT_FUTURE_SKEW = 5 * 60 * 1_000_000
+
+
+@dataclass(frozen=True)
+class ShardPolicy:
+    """What a shard's source declares about time."""
+
+    lag: int
+    idle_timeout: int | None = None
+    max_future_skew: int | None = DEFAULT_FUTURE_SKEW
+
+    def is_future(self, event_time: int, now: int) -> bool:
+        return self.max_future_skew is not None and event_time > now + self.max_future_skew
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard's persisted clock: its watermark, and the processing time at which it last brought rows."""
+
+    watermark: int | None
+    active_at: int
+
+    def advanced(self, max_event_time: int | None, policy: ShardPolicy) -> Shard:
+        if max_event_time is None:
+            return self
+        reached = max_event_time - policy.lag
+        return replace(self, watermark=reached if self.watermark is None else max(self.watermark, reached))
+
+    def is_idle(self, policy: ShardPolicy, now: int) -> bool:
+        return policy.idle_timeout is not None and now - self.active_at >= policy.idle_timeout
+
+
+def later(a: int | None, b: int | None) -> int | None:
+    """The greater of two watermarks, where None is one that is not known yet."""
+    if a is None or b is None:
+        return a if b is None else b
+    return max(a, b)
+
+
+def view_watermark(
+    previous: int | None, shards: Mapping[str, Shard], policies: Mapping[str, ShardPolicy], now: int
+) -> int | None:
+    """The view's watermark after an epoch at processing time `now`; it never moves back."""
+    active = {name: shard for name, shard in shards.items() if not shard.is_idle(policies[name], now)}
+    if active:
+        return later(previous, least(shard.watermark for shard in active.values()))
+    reached = [now - policies[name].lag - (policies[name].idle_timeout or 0) for name in shards]
+    return later(previous, min(reached)) if reached else previous
+
+
+def least(watermarks: Iterable[int | None]) -> int | None:
+    """The minimum, unknown as long as one of them is unknown."""
+    known = list(watermarks)
+    present = [w for w in known if w is not None]
+    return min(present) if present and len(present) == len(known) else None
+
+
+@dataclass(frozen=True)
+class CommitTimes:
+    """What one source commit brings: its shard and its greatest readable, not future-dated event time."""
+
+    shard: str
+    max_event_time: int | None
+    has_rows: bool = True
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The clocks of an epoch: the watermark before each of its commits, and everything after the last one."""
+
+    before_commit: tuple[int | None, ...]
+    shards: Mapping[str, Shard]
+    watermark: int | None
+
+
+def progress(
+    commits: Iterable[CommitTimes],
+    previous: int | None,
+    shards: Mapping[str, Shard],
+    policies: Mapping[str, ShardPolicy],
+    now: int,
+) -> Progress:
+    """Run the clocks over an epoch's commits, in order.
+
+    A row is judged against the watermark before its own commit, so the cut into epochs does not matter.
+    """
+    commits = tuple(commits)
+    current = {**{name: Shard(None, now) for name in policies}, **shards}
+    for commit in commits:
+        if commit.has_rows:
+            current[commit.shard] = replace(current[commit.shard], active_at=now)
+    before: list[int | None] = []
+    watermark = previous
+    for commit in commits:
+        before.append(watermark)
+        current[commit.shard] = current[commit.shard].advanced(commit.max_event_time, policies[commit.shard])
+        active = [s.watermark for name, s in current.items() if not s.is_idle(policies[name], now)]
+        watermark = later(watermark, least(active))
+    return Progress(tuple(before), current, view_watermark(watermark, current, policies, now))

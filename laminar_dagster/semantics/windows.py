@@ -1,0 +1,135 @@
+"""Which windows a row belongs to: `assign` for fixed windows, merging for sessions. All half-open, [start, end)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from laminar_dagster.semantics.time import format_micros, from_datetime, to_datetime
+
+
+@dataclass(frozen=True, order=True)
+class Window:
+    start: int
+    end: int
+
+
+def floor_to(t: int, step: int, offset: int) -> int:
+    """`floor((t - offset) / step) * step + offset`: floor, not truncation, also before 1970."""
+    return (t - offset) // step * step + offset
+
+
+@dataclass(frozen=True)
+class Tumble:
+    """`[floor_to(t, size), + size)`: each row is in exactly one window."""
+
+    size: int
+    offset: int = 0
+
+    def assign(self, t: int) -> tuple[Window, ...]:
+        start = floor_to(t, self.size, self.offset)
+        return (Window(start, start + self.size),)
+
+    def __str__(self) -> str:
+        shifted = f", offset {format_micros(self.offset)}" if self.offset else ""
+        return f"TUMBLE(size {format_micros(self.size)}{shifted})"
+
+
+@dataclass(frozen=True)
+class Hop:
+    """Every window with `start` on the slide's grid and `start <= t < start + size`."""
+
+    slide: int
+    size: int
+    offset: int = 0
+
+    def assign(self, t: int) -> tuple[Window, ...]:
+        last = floor_to(t, self.slide, self.offset)
+        first = floor_to(t - self.size, self.slide, self.offset) + self.slide
+        return tuple(Window(s, s + self.size) for s in range(first, last + 1, self.slide))
+
+    @property
+    def slice(self) -> int:
+        """The widest step at whose multiples all windows start and end."""
+        return math.gcd(self.slide, self.size)
+
+    def __str__(self) -> str:
+        return f"HOP(slide {format_micros(self.slide)}, size {format_micros(self.size)})"
+
+
+@dataclass(frozen=True)
+class Cumulate:
+    """Windows that share a start and end at each step up to `size`."""
+
+    step: int
+    size: int
+
+    def assign(self, t: int) -> tuple[Window, ...]:
+        start = floor_to(t, self.size, 0)
+        first_end = floor_to(t, self.step, start) + self.step
+        return tuple(Window(start, end) for end in range(first_end, start + self.size + 1, self.step))
+
+    def __str__(self) -> str:
+        return f"CUMULATE(step {format_micros(self.step)}, size {format_micros(self.size)})"
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """A number of months, weeks or days as the calendar of `zone` counts them, daylight saving included."""
+
+    unit: str
+    count: int
+    zone: str
+
+    def assign(self, t: int) -> tuple[Window, ...]:
+        local = to_datetime(t).astimezone(ZoneInfo(self.zone))
+        start, end = self._bounds(local)
+        return (Window(self._instant(start), self._instant(end)),)
+
+    def _bounds(self, local: datetime) -> tuple[datetime, datetime]:
+        midnight = datetime(local.year, local.month, local.day)  # noqa: DTZ001 - wall clock of `zone`
+        if self.unit == "MONTH":
+            months = (local.year * 12 + local.month - 1) // self.count * self.count
+            return _month(months), _month(months + self.count)
+        days = self.count * (7 if self.unit == "WEEK" else 1)
+        epoch = datetime(1970, 1, 5) if self.unit == "WEEK" else datetime(1970, 1, 1)  # noqa: DTZ001
+        start = epoch + timedelta(days=(midnight - epoch).days // days * days)
+        return start, start + timedelta(days=days)
+
+    def _instant(self, wall: datetime) -> int:
+        return from_datetime(wall.replace(tzinfo=ZoneInfo(self.zone)))
+
+    def __str__(self) -> str:
+        return f"TUMBLE({self.count} calendar {self.unit.lower()}, {self.zone})"
+
+
+def _month(number: int) -> datetime:
+    return datetime(number // 12, number % 12 + 1, 1)  # noqa: DTZ001 - wall clock, the zone is added by the caller
+
+
+@dataclass(frozen=True)
+class Session:
+    """`[first, last + gap)` over rows of one key; rows exactly `gap` apart are one session."""
+
+    gap: int
+
+    def assign(self, t: int) -> tuple[Window, ...]:
+        return (Window(t, t + self.gap),)
+
+    def merge(self, windows: list[Window]) -> list[Window]:
+        """The sessions that result when windows that overlap or touch become one."""
+        merged: list[Window] = []
+        for window in sorted(windows):
+            if merged and window.start <= merged[-1].end:
+                merged[-1] = Window(merged[-1].start, max(merged[-1].end, window.end))
+            else:
+                merged.append(window)
+        return merged
+
+    def __str__(self) -> str:
+        return f"SESSION(gap {format_micros(self.gap)})"
+
+
+WindowKind = Tumble | Hop | Cumulate | Calendar | Session

@@ -1,0 +1,1 @@
+"""Reads: SQL text to statements, names and types resolved against the sources' schemas."""

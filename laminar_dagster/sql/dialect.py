@@ -1,0 +1,272 @@
+"""Spark's SQL with this project's words: the one place that knows how sqlglot works inside.
+
+Functions are left as the user wrote them: sqlglot's table of functions translates between products, and what
+a name means here is decided by `semantics.functions` alone. Every node keeps the piece of text it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from laminar_dagster.errors import LaminarError, Span
+
+WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+SPAN = "span"
+
+
+class UnreadableError(ParseError):
+    """What sqlglot could not read, with the token at which it stopped."""
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        self.problem, self.start, self.end = message, start, end
+        super().__init__(message)
+
+
+class TimeZone(exp.Expression):
+    """The `TIME ZONE '…'` argument of a window."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class LaminarParser(SparkParser):
+    """Keeps spans, reads window functions, and never accepts a piece of text that it then forgets."""
+
+    STRICT_CAST: ClassVar[bool] = True
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {"CASE": lambda self: self._parse_case()}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        "CAST": lambda self: self._parse_cast(strict=True),
+        "TRY_CAST": lambda self: self._parse_cast(strict=False, safe=True),
+        "EXTRACT": lambda self: self._parse_extract_part(),
+        **{name: lambda self, name=name: self._parse_window_call(name) for name in WINDOW_FUNCTIONS},
+    }
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        at = token or self._curr or self._prev
+        if not at:
+            raise UnreadableError(message, 0, 1)
+        raise UnreadableError(message, at.start, at.end + 1)
+
+    def _marked(self, node: Any, first: Token) -> Any:
+        """The node, with the text from `first` to the token read last."""
+        if isinstance(node, exp.Expr) and first and self._prev and self._prev.end >= first.start:
+            node.meta.setdefault(SPAN, (first.start, self._prev.end + 1))
+        return node
+
+    def _closed(self, node: Any) -> Any:
+        """sqlglot takes a missing parenthesis after these for granted."""
+        if self._curr.token_type != TokenType.R_PAREN:
+            self.raise_error("expected )")
+        return node
+
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> Any:
+        first = self._curr
+        return self._marked(super()._parse_function_call(*args, **kwargs), first)
+
+    def _parse_window_call(self, name: str) -> Any:
+        first = self._tokens[self._index - 2]
+        call = exp.Anonymous(this=name, expressions=self._parse_csv(self._parse_window_argument))
+        call.update_positions(first)
+        call.meta[SPAN] = (first.start, self._curr.end + 1 if self._curr else self._prev.end + 1)
+        return self._closed(call)
+
+    def _parse_window_argument(self) -> Any:
+        first = self._curr
+        if self._match(TokenType.TABLE):
+            return self._marked(self._parse_table(), first)
+        if self._match_text_seq("TIME", "ZONE"):
+            return self._marked(TimeZone(this=self._parse_string()), first)
+        if self._curr.token_type == TokenType.L_PAREN and self._opens_query():
+            return self._marked(self._parse_select(table=True), first)
+        return self._parse_assignment()
+
+    def _opens_query(self) -> bool:
+        index = self._index
+        while self._tokens[index].token_type == TokenType.L_PAREN and index + 1 < len(self._tokens):
+            index += 1
+        return self._tokens[index].token_type in (TokenType.SELECT, TokenType.WITH)
+
+    def _parse_extract_part(self) -> Any:
+        """`EXTRACT(YEAR FROM t)` is `year(t)`."""
+        part = self._parse_var(any_token=True)
+        if not self._match(TokenType.FROM):
+            self.raise_error("expected FROM")
+        name = part.name.lower() if part else ""
+        return self._closed(exp.Anonymous(this=name, expressions=[self._parse_assignment()]))
+
+    def _parse_cast(self, strict: bool, safe: bool | None = None) -> Any:
+        return self._closed(super()._parse_cast(strict, safe))
+
+    def _parse_case(self) -> Any:
+        first = self._prev
+        operand = None if self._curr.token_type == TokenType.WHEN else self._parse_disjunction()
+        branches = []
+        while self._match(TokenType.WHEN):
+            condition = self._parse_disjunction()
+            if not self._match(TokenType.THEN):
+                self.raise_error("expected THEN")
+            branches.append(exp.If(this=condition, true=self._parse_disjunction()))
+        default = self._parse_disjunction() if self._match(TokenType.ELSE) else None
+        if not branches or not self._match(TokenType.END):
+            self.raise_error("expected END" if branches else "expected WHEN")
+        return self._marked(self.expression(exp.Case(this=operand, ifs=branches, default=default)), first)
+
+    def _parse_interval(self, *_: Any, **__: Any) -> Any:
+        first = self._curr
+        if not first or first.token_type != TokenType.INTERVAL:
+            return None
+        end = interval_end(self._tokens, self._index)
+        if end is None:
+            return None
+        amount, unit = interval_parts(self._tokens[self._index : end])
+        self._advance(end - self._index)
+        node = exp.Interval(this=exp.Literal.string(amount), unit=exp.Var(this=unit) if unit else None)
+        return self._marked(node, first)
+
+    def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
+        first, index = self._curr, self._index
+        if first and first.token_type == TokenType.TABLE and self._next.token_type == TokenType.L_PAREN:
+            return self._marked(self._parse_table_of_function(), first)
+        node = super()._parse_table(*args, **kwargs)
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            for token in self._tokens[index : self._index]:
+                if token.token_type == TokenType.STAR:
+                    self.raise_error("Invalid expression / Unexpected token", token)
+        return self._marked(node, first)
+
+    def _parse_table_of_function(self) -> exp.Table:
+        """`TABLE(TUMBLE(TABLE src, DESCRIPTOR(t), …))`, the standard's spelling."""
+        self._advance(2)
+        call = self._parse_function()
+        if not isinstance(call, exp.Anonymous):
+            self.raise_error("expected a window function")
+        self._match_r_paren()
+        return exp.Table(this=call, alias=self._parse_table_alias())
+
+    def _parse_select(self, *args: Any, **kwargs: Any) -> Any:
+        first = self._curr
+        return self._marked(super()._parse_select(*args, **kwargs), first)
+
+
+def interval_end(tokens: list[Token], start: int) -> int | None:
+    """The index behind an INTERVAL that starts at `start`, or None where INTERVAL is just a name."""
+    index = start + 1
+    if index < len(tokens) and tokens[index].token_type == TokenType.DASH:
+        index += 1
+    if index >= len(tokens) or tokens[index].token_type not in (TokenType.STRING, TokenType.NUMBER):
+        return None
+    is_number = tokens[index].token_type == TokenType.NUMBER
+    index += 1
+    has_unit = index < len(tokens) and _could_be_unit(tokens[index])
+    if has_unit and (is_number or _is_plain_number(tokens[index - 1].text)):
+        return index + 1
+    return index
+
+
+def _is_plain_number(text: str) -> bool:
+    return text.strip().lstrip("+-").isdigit()
+
+
+def _could_be_unit(token: Token) -> bool:
+    return token.text.isalpha() and token.token_type not in _NOT_UNITS
+
+
+_NOT_UNITS = {
+    TokenType.STRING, TokenType.IDENTIFIER, TokenType.ALIAS, TokenType.AND, TokenType.OR, TokenType.THEN,
+    TokenType.ELSE, TokenType.END, TokenType.WHEN, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY,
+    TokenType.HAVING, TokenType.UNION, TokenType.IN, TokenType.IS, TokenType.BETWEEN, TokenType.WITH,
+}  # fmt: skip
+
+
+def interval_parts(tokens: list[Token]) -> tuple[str, str | None]:
+    """INTERVAL's number, or its whole text, and its unit if that stands outside of the text."""
+    rest = tokens[1:]
+    sign = "-" if rest[0].token_type == TokenType.DASH else ""
+    rest = rest[1:] if sign else rest
+    unit = rest[1].text if len(rest) > 1 else None
+    return sign + rest[0].text, unit
+
+
+# Words of other statements, which are names here.
+_PLAIN_WORDS = {"SESSION", "SESSION_USER", "REFRESH", "CACHE", "UNCACHE", "DECLARE", "SQL SECURITY", "FOREIGN KEY"}
+
+
+class Laminar(Spark):
+    """The dialect: Spark's tokens without its shell commands, and the parser above."""
+
+    class Tokenizer(Spark.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word not in _PLAIN_WORDS
+        }
+
+    Parser = LaminarParser
+
+
+_DIALECT = Laminar()
+
+
+def tokenize(text: str, file: str | None = None) -> list[Token]:
+    try:
+        return _DIALECT.tokenize(text)
+    except TokenError as error:
+        start = _unclosed(text)
+        raise LaminarError(
+            "LMR0001",
+            "this text cannot be split into words",
+            where=Span(text, start, min(start + 1, len(text)), file),
+            detail=str(error).split(" from ")[0].split("'")[0].strip() or None,
+            hint="Close the quote, the comment or the parenthesis that begins here.",
+        ) from None
+
+
+def _unclosed(text: str) -> int:
+    """The shortest beginning of the text that cannot be read ends behind its culprit."""
+    for mark in ("'", '"', "`", "/*"):
+        position = text.rfind(mark)
+        while position >= 0:
+            if _readable(text[:position]) and not _readable(text[: position + len(mark)]):
+                return position
+            position = text.rfind(mark, 0, position)
+    return 0
+
+
+def _readable(text: str) -> bool:
+    try:
+        _DIALECT.tokenize(text)
+    except TokenError:
+        return False
+    return True
+
+
+def parse_query(tokens: list[Token], text: str) -> exp.Expr | None:
+    """The query that these tokens say; UnreadableError where they say none."""
+    parser = LaminarParser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT)
+    try:
+        found = parser.parse(tokens, text)
+    except UnreadableError:
+        raise
+    except ParseError as error:
+        raise UnreadableError(str(error).split("\n")[0], tokens[0].start, tokens[-1].end + 1) from None
+    return found[0] if len(found) == 1 else None
+
+
+def extent(node: exp.Expr) -> tuple[int, int] | None:
+    """From where to where the node stands in the text."""
+    own = node.meta.get(SPAN)
+    if own:
+        return own  # type: ignore[no-any-return]
+    found = [piece for child in node.iter_expressions() if (piece := extent(child))]
+    if "start" in node.meta and "end" in node.meta:
+        found.append((node.meta["start"], node.meta["end"] + 1))
+    if not found:
+        return None
+    return min(start for start, _ in found), max(end for _, end in found)

@@ -1,0 +1,145 @@
+"""The options of sources and views, as tables: what each is called, what it may say, and who takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from laminar_dagster.errors import LaminarError, did_you_mean
+from laminar_dagster.semantics.emit import SINKS
+from laminar_dagster.sql.clauses import OptionValue
+from laminar_dagster.sql.intervals import IntervalText, fixed
+
+Reader = Callable[[str, OptionValue], Any]
+
+
+@dataclass(frozen=True)
+class Option:
+    name: str
+    read: Reader
+    summary: str
+    required: bool = False
+
+
+# --- what a value may be -------------------------------------------------------------------------------------
+
+
+def _bad(name: str, option: OptionValue, expected: str, hint: str | None = None) -> LaminarError:
+    return LaminarError(
+        "LMR0303", f'option "{name}" must be {expected}, not "{option.value}"', where=option.where, hint=hint
+    )
+
+
+def text(name: str, option: OptionValue) -> str:
+    if not option.value.strip():
+        raise _bad(name, option, "some text")
+    return option.value
+
+
+def duration(name: str, option: OptionValue) -> int:
+    length = fixed(IntervalText(option.value, None, option.where), f'option "{name}"', "LMR0303")
+    if length < 0:
+        raise _bad(name, option, "a length of time that is not negative", "Write it as in '10 seconds'.")
+    return length
+
+
+def duration_or_none(name: str, option: OptionValue) -> int | None:
+    return None if option.value.lower() == "none" else duration(name, option)
+
+
+def count(name: str, option: OptionValue) -> int:
+    if not option.value.isdigit() or int(option.value) < 1:
+        raise _bad(name, option, "a whole number greater than zero")
+    return int(option.value)
+
+
+def flag(name: str, option: OptionValue) -> str:
+    if option.value.lower() not in ("true", "false"):
+        raise _bad(name, option, "true or false")
+    return option.value.lower()
+
+
+def one_of(*choices: str) -> Reader:
+    def read(name: str, option: OptionValue) -> str:
+        value = option.value.lower()
+        if value not in choices:
+            raise _bad(name, option, f"one of {', '.join(choices)}", did_you_mean(value, choices))
+        return value
+
+    return read
+
+
+ROUTES = ("table", "metrics_only", "reinject", "kafka:topic")
+
+
+def route(name: str, option: OptionValue) -> str:
+    value = option.value
+    if value.lower() in ROUTES[:3]:
+        return value.lower()
+    if value.lower().startswith("kafka:") and len(value) > len("kafka:"):
+        return value
+    raise _bad(name, option, f"one of {', '.join(ROUTES)}", did_you_mean(value, ROUTES))
+
+
+# --- sources -------------------------------------------------------------------------------------------------
+
+COMMON_SOURCE_OPTIONS = (
+    Option("connector", text, "where the rows come from"),
+    Option("idle_timeout", duration, "processing time without rows after which the source no longer holds time back"),
+    Option("max_future_skew", duration_or_none, "how far ahead of processing time a row may be, or 'none'"),
+    Option("watermark_lag", duration, "the watermark's lag, in place of WATERMARK FOR"),
+    Option("event_time", text, "the event-time column, in place of WATERMARK FOR"),
+)
+_CHANGES = Option("changes", one_of("append", "cdf"), "'cdf' reads the change data feed, with retractions")
+CONNECTORS: Mapping[str, tuple[Option, ...]] = {
+    "delta": (Option("path", text, "the Delta table's directory", required=True), _CHANGES),
+    "files": (
+        Option("path", text, "the directory that files arrive in", required=True),
+        Option("format", one_of("json", "csv", "parquet"), "what the files hold", required=True),
+        Option("header", flag, "CSV: whether the first line names the columns"),
+        Option("delimiter", text, "CSV: what stands between two values"),
+        Option("quote", text, "CSV: what a value is quoted with"),
+        Option("null_value", text, "CSV: the text that means NULL"),
+        Option("pattern", text, "which file names to take, as in '*.json'"),
+    ),
+    "kafka": (
+        Option("topic", text, "the topic", required=True),
+        Option("bootstrap_servers", text, "the brokers", required=True),
+        Option("format", one_of("json", "csv"), "what a message holds"),
+    ),
+    "memory": (_CHANGES,),
+}
+
+# --- views ---------------------------------------------------------------------------------------------------
+
+SIDE_OUTPUT_KINDS = ("late", "evicted", "error", "duplicate")
+LABELS = ("owners", "tags", "group", "description")
+VIEW_OPTIONS = (
+    Option("sink", one_of(*SINKS), "what the table of results is: append, upsert or changelog"),
+    Option("partition", one_of("hour", "day", "week", "month"), "the width of the results' partitions"),
+    Option("allowed_lateness", duration, "how long after its end a window takes rows, as ALLOW LATENESS"),
+    *(
+        Option(f"side_output.{kind}", route, f"where rows of kind {kind} go: {', '.join(ROUTES)}")
+        for kind in SIDE_OUTPUT_KINDS
+    ),
+    Option("on_null_event_time", one_of("side_output", "fallback"), "what happens to a row without an event time"),
+    Option("max_groups_per_window", count, "how many groups a window may have"),
+    Option("max_windows_per_group", count, "how many open windows a group may have"),
+    Option("max_state_rows", count, "how many rows the state may have"),
+    *(Option(label, text, "shown in Dagster") for label in LABELS),
+)
+
+
+def read(options: Mapping[str, OptionValue], known: Iterable[Option], owner: str) -> dict[str, Any]:
+    """The options' values by name; an unknown name or a bad value is refused."""
+    by_name = {option.name: option for option in known}
+    values: dict[str, Any] = {}
+    for name, given in options.items():
+        if name not in by_name:
+            raise LaminarError(
+                "LMR0301", f'unknown option "{name}" for {owner}', where=given.name_where,
+                hint=did_you_mean(name, by_name),
+            )  # fmt: skip
+        values[name] = by_name[name].read(name, given)
+    return values

@@ -1,0 +1,199 @@
+"""A script to queries: names, types, windows and options settled, in the order in which views depend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlglot import exp
+
+from laminar_dagster.errors import LaminarError, Span
+from laminar_dagster.semantics import types as t
+from laminar_dagster.semantics.aggregates import AGGREGATES
+from laminar_dagster.semantics.emit import DEFAULT_UNWINDOWED, DEFAULT_WINDOWED, SINKS, EmitPolicy
+from laminar_dagster.semantics.expressions import Column, Expression, Literal
+from laminar_dagster.semantics.query import Input, Query, SideOutput
+from laminar_dagster.sql.aggregates import Aggregates
+from laminar_dagster.sql.catalog import Catalog, SchemaOf
+from laminar_dagster.sql.clause_refusals import SELECT_REASONS
+from laminar_dagster.sql.expressions import Resolver
+from laminar_dagster.sql.grouping import Grouping, GroupReader
+from laminar_dagster.sql.inputs import Branch, From, Relation
+from laminar_dagster.sql.names import Scope, refuse_extras, substitute
+from laminar_dagster.sql.selecting import Selected, select_grouped, select_rows
+from laminar_dagster.sql.settings import Settings, read_settings
+from laminar_dagster.sql.statements import Script, ViewStatement
+from laminar_dagster.sql.windows import Windowing
+
+
+def resolve(script: Script, schema_of: SchemaOf) -> tuple[Query, ...]:
+    """Every view of the script as a `Query`, upstream first; LaminarError where one has a mistake.
+
+    `schema_of` is asked only for sources that are declared without columns and that a view reads.
+    """
+    return _Resolution(script, schema_of).run()
+
+
+@dataclass
+class _Resolution:
+    script: Script
+    schema_of: SchemaOf
+    done: dict[str, Query] = field(default_factory=dict)
+    under_way: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.catalog = Catalog(self.script, self.schema_of, self.query_of)
+
+    def run(self) -> tuple[Query, ...]:
+        self.catalog.check()
+        for view in self.script.views:
+            self.query_of(view.name, view.where)
+        return tuple(self.done.values())
+
+    def query_of(self, name: str, where: Span) -> Query:
+        view = next(v for v in self.script.views if v.name.lower() == name.lower())
+        if view.name in self.under_way:
+            raise LaminarError("LMR0116", f'view "{view.name}" reads from itself', where=where)
+        if view.name not in self.done:
+            self.under_way.append(view.name)
+            self.done[view.name] = _query(view, self.catalog)
+            self.under_way.remove(view.name)
+        return self.done[view.name]
+
+
+def _query(view: ViewStatement, catalog: Catalog) -> Query:
+    select = _top_select(view)
+    settings = read_settings(view)
+    reader = From(view, catalog)
+    relation, from_window = reader.read(select, reader.with_ctes(view.query, {}))
+    grouping = GroupReader(view, select, relation, from_window).read()
+    where = _where(view, select, relation, grouping.windowing)
+    selected = _selected(view, select, relation, grouping)
+    query = _assembled(view, settings, relation, grouping, where, selected)
+    places = {**_places(view, relation, grouping, selected), **_source_places(catalog), **settings.places}
+    return replace(query, places=places)
+
+
+def _top_select(view: ViewStatement) -> Any:
+    node: Any = view.query
+    while isinstance(node, exp.Subquery) and not node.args.get("alias"):
+        refuse_extras(node, {"this"}, view.span(node), SELECT_REASONS)
+        node = node.this
+    if isinstance(node, exp.SetOperation):
+        raise LaminarError(
+            "LMR0011", "UNION ALL stands in FROM", where=view.span(node),
+            hint="Write FROM (SELECT … UNION ALL SELECT …) GROUP BY ….",
+        )  # fmt: skip
+    if not isinstance(node, exp.Select):
+        raise LaminarError("LMR0005", "a view is a SELECT", where=view.span(node))
+    allowed = {"expressions", "from_", "where", "group", "having", "with_", "joins"}
+    refuse_extras(node, allowed, view.span(node), SELECT_REASONS)
+    return node
+
+
+def _where(view: ViewStatement, select: Any, relation: Relation, windowing: Windowing | None) -> Expression | None:
+    clause = select.args.get("where")
+    if clause is None:
+        return None
+    return Resolver(view, _row_scope(relation, windowing), "WHERE").condition(clause.this, "WHERE")
+
+
+def _row_scope(relation: Relation, windowing: Windowing | None) -> Scope:
+    return replace(relation.scope(), hides_bounds=windowing is not None and windowing.in_from)
+
+
+def _selected(view: ViewStatement, select: Any, relation: Relation, grouping: Grouping) -> Selected:
+    rows = _row_scope(relation, grouping.windowing)
+    aggregates = Aggregates(rows)
+    is_grouped = select.args.get("group") is not None or select.args.get("having") is not None
+    if is_grouped or _has_aggregate(select):
+        if select.args.get("group") is None and grouping.windowing is not None:
+            raise LaminarError(
+                "LMR0204", "an aggregate over a window needs GROUP BY", where=grouping.windowing.where,
+                hint="Add GROUP BY window_start, window_end.",
+            )  # fmt: skip
+        return select_grouped(view, select, rows, grouping, aggregates)
+    return select_rows(view, select, rows, grouping)
+
+
+def _has_aggregate(select: Any) -> bool:
+    return any(
+        isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
+        for item in select.expressions
+        for node in item.walk(prune=lambda n: isinstance(n, exp.Window))
+        if not isinstance(node, exp.Window)
+    )
+
+
+# --- putting together ----------------------------------------------------------------------------------------
+
+
+def _assembled(
+    view: ViewStatement, settings: Settings, relation: Relation, grouping: Grouping,
+    where: Expression | None, selected: Selected,
+) -> Query:  # fmt: skip
+    windowing = grouping.windowing
+    emit = _policy(settings, windowing)
+    return Query(
+        view=view.name,
+        inputs=tuple(_input(branch, windowing) for branch in relation.branches),
+        window=windowing.kind if windowing is not None else None,
+        where=where,
+        keys=tuple(grouping.keys),
+        aggregates=selected.aggregates,
+        having=selected.having,
+        output=selected.output,
+        emit=emit,
+        period=settings.period,
+        allowed_lateness=settings.allowed_lateness,
+        sink=settings.sink or ("append" if emit.append_only else "upsert"),
+        side_output=SideOutput(settings.routes),
+        null_event_time=settings.null_event_time,
+        max_groups_per_window=settings.limits.get("max_groups_per_window"),
+        max_windows_per_group=settings.limits.get("max_windows_per_group"),
+        max_state_rows=settings.limits.get("max_state_rows"),
+        gap_fill=settings.gap_fill,
+        partition=settings.partition,
+        sql=view.sql,
+        file=view.where.file,
+        explicit_emit=settings.emission is not None,
+        labels=settings.labels,
+        not_wired=selected.not_wired,
+    )
+
+
+def _policy(settings: Settings, windowing: Windowing | None) -> EmitPolicy:
+    """EMIT, else what the sink asks for, else the default."""
+    if settings.emission is not None:
+        return settings.emission
+    from_sink = SINKS[settings.sink].default if settings.sink is not None else None
+    return from_sink or (DEFAULT_UNWINDOWED if windowing is None else DEFAULT_WINDOWED)
+
+
+def _input(branch: Branch, windowing: Windowing | None) -> Input:
+    mapping = {named.name: named.expression for named in branch.columns}
+    if windowing is not None:
+        event_time = substitute(windowing.time, mapping)
+    elif branch.source.watermark_column is not None:
+        event_time = Column(branch.source.watermark_column, t.TIMESTAMP)
+    else:
+        event_time = Literal(None, t.TIMESTAMP)
+    return Input(branch.source, branch.columns, branch.where, event_time)
+
+
+def _places(view: ViewStatement, relation: Relation, grouping: Grouping, selected: Selected) -> dict[str, Span]:
+    places = {"view": view.where, **selected.places}
+    for branch in relation.branches:
+        places[f"input:{branch.source.name}"] = branch.place
+    if grouping.windowing is not None:
+        places["window"] = grouping.windowing.where
+    return places
+
+
+def _source_places(catalog: Catalog) -> dict[str, Span]:
+    places: dict[str, Span] = {}
+    for source in catalog.script.sources:
+        places[f"source:{source.name}"] = source.where
+        for name, option in source.options.items():
+            places[f"source:{source.name}.{name}"] = option.whole
+    return places

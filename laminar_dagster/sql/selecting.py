@@ -1,0 +1,124 @@
+"""SELECT and HAVING of a grouped query, and SELECT of one that only chooses rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlglot import exp
+
+from laminar_dagster.errors import LaminarError, NotWiredError, Span
+from laminar_dagster.semantics import types as t
+from laminar_dagster.semantics.expressions import Column, Expression, Named
+from laminar_dagster.semantics.query import AggregateCall
+from laminar_dagster.sql.aggregates import Aggregates
+from laminar_dagster.sql.expressions import Resolver
+from laminar_dagster.sql.grouping import Grouping
+from laminar_dagster.sql.inputs import expand_star, unnamed
+from laminar_dagster.sql.names import Scope, is_grouped, unmarked
+from laminar_dagster.sql.statements import ViewStatement
+from laminar_dagster.sql.windows import WindowUse
+
+RESERVED = ("_op", "_weight", "_epoch", "_seq", "_event_time", "_emitted_at")
+_NOT_IN_NAMES = " ,;{}()\n\t="
+
+
+@dataclass(frozen=True)
+class Selected:
+    output: tuple[Named, ...]
+    having: Expression | None = None
+    aggregates: tuple[AggregateCall, ...] = ()
+    places: dict[str, Span] = field(default_factory=dict)
+    not_wired: tuple[NotWiredError, ...] = ()
+
+
+def select_grouped(
+    view: ViewStatement, select: Any, rows: Scope, grouping: Grouping, aggregates: Aggregates
+) -> Selected:
+    scope = replace(rows, bounds=grouping.windowing is not None, hides_bounds=False)
+    window = WindowUse(grouping.windowing, rows)
+    output: list[Named] = []
+    meanings: dict[str, Expression] = {}
+    for item in select.expressions:
+        r = Resolver(view, scope, "SELECT", aggregates, window)
+        expression = r.resolve(item.this if isinstance(item, exp.Alias) else item)
+        name = _name(item, expression, r)
+        _check_name(name, output, r.at(item))
+        output.append(Named(name, _typed(grouping.output(expression, r, r.at(item)), r.at(item))))
+        if isinstance(item, exp.Alias):
+            meanings[name.lower()] = expression
+    having = _having(view, select, scope, grouping, aggregates, window, meanings)
+    places = dict(aggregates.places)
+    if select.args.get("having") is not None:
+        places["having"] = view.span(select.args["having"])
+    return Selected(tuple(output), having, tuple(aggregates.calls), places)
+
+
+def _having(
+    view: ViewStatement, select: Any, scope: Scope, grouping: Grouping, aggregates: Aggregates,
+    window: WindowUse, meanings: dict[str, Expression],
+) -> Expression | None:  # fmt: skip
+    clause = select.args.get("having")
+    if clause is None:
+        return None
+    keys = {key.expression.name.lower() for key in grouping.keys if isinstance(key.expression, Column)}
+    aliases = {name: meaning for name, meaning in meanings.items() if name not in keys}
+    r = Resolver(view, replace(scope, aliases=aliases), "HAVING", aggregates, window)
+    return grouping.output(r.condition(clause.this, "HAVING"), r, view.span(clause))
+
+
+def select_rows(view: ViewStatement, select: Any, rows: Scope, grouping: Grouping) -> Selected:
+    """A query that aggregates nothing: checked as any other, and then refused for now."""
+    scope = replace(rows, bounds=grouping.windowing is not None, hides_bounds=False)
+    output: list[Named] = []
+    for item in select.expressions:
+        r = Resolver(view, scope, "SELECT", None, WindowUse(grouping.windowing, rows))
+        for named in expand_star(item, r) or [_row_item(item, r)]:
+            _check_name(named.name, output, r.at(item))
+            output.append(named)
+    refusal = NotWiredError(
+        "LMR0902",
+        "a query without an aggregate is part of the language, but this version cannot run it yet",
+        where=view.span(select.expressions[0]) if select.expressions else view.where,
+        hint="Aggregate in a window for now: GROUP BY window_start, window_end, ….",
+    )
+    return Selected(tuple(output), not_wired=(refusal,))
+
+
+def _row_item(item: Any, r: Resolver) -> Named:
+    expression = r.resolve(item.this if isinstance(item, exp.Alias) else item)
+    name = _name(item, expression, r)
+    shown = unmarked(expression) if isinstance(expression, Column) else expression
+    return Named(name, _typed(shown, r.at(item)))
+
+
+def _name(item: Any, expression: Expression, r: Resolver) -> str:
+    if isinstance(item, exp.Alias):
+        return str(item.alias)
+    if isinstance(item, exp.Column):
+        return str(item.name)
+    if isinstance(expression, Column) and is_grouped(expression) and expression.type == t.TIMESTAMP:
+        bound = unmarked(expression).name
+        if bound.startswith("window_"):
+            return bound
+    raise unnamed(r.at(item))
+
+
+def _check_name(name: str, earlier: list[Named], where: Span) -> None:
+    if any(named.name.lower() == name.lower() for named in earlier):
+        raise LaminarError(
+            "LMR0104", f'column "{name}" is selected twice', where=where, hint="Give one of them another name with AS."
+        )
+    if name.lower() in RESERVED:
+        raise LaminarError("LMR0113", f'"{name}" is a column of every changelog', where=where, hint="Use another name.")
+    if any(character in name for character in _NOT_IN_NAMES):
+        raise LaminarError(
+            "LMR0113", f'a column cannot be called "{name}"', where=where,
+            hint="Delta takes no spaces, commas, semicolons, braces, parentheses or = in a name.",
+        )  # fmt: skip
+
+
+def _typed(expression: Expression, where: Span) -> Expression:
+    if expression.type == t.NULL:
+        raise LaminarError("LMR0105", "this column is NULL without a type", where=where, hint="Write CAST(NULL AS …).")
+    return expression

@@ -1,0 +1,98 @@
+"""What a view's trailing clauses and options say, with the contradictions between them refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from laminar_dagster.errors import LaminarError, Span
+from laminar_dagster.semantics.emit import EmitPolicy
+from laminar_dagster.sql import options as o
+from laminar_dagster.sql.intervals import IntervalText, fixed
+from laminar_dagster.sql.statements import ViewStatement
+
+
+@dataclass(frozen=True)
+class Settings:
+    emission: EmitPolicy | None
+    period: int | None
+    allowed_lateness: int
+    sink: str | None
+    partition: str
+    routes: Mapping[str, str]
+    null_event_time: str
+    limits: Mapping[str, int]
+    gap_fill: str | None
+    labels: Mapping[str, str]
+    places: Mapping[str, Span]
+
+
+def read_settings(view: ViewStatement) -> Settings:
+    clauses = view.clauses
+    values = o.read(clauses.options, o.VIEW_OPTIONS, "a view")
+    emission = clauses.emission
+    return Settings(
+        emission=emission.policy if emission is not None else None,
+        period=_period(emission.period) if emission is not None and emission.period is not None else None,
+        allowed_lateness=_lateness(view, values),
+        sink=values.get("sink"),
+        partition=values.get("partition", "day"),
+        routes=_routes(view, values),
+        null_event_time=values.get("on_null_event_time", "side_output"),
+        limits={name: value for name, value in values.items() if name.startswith("max_")},
+        gap_fill=clauses.gap_fill,
+        labels={name: values[name] for name in o.LABELS if name in values},
+        places=_places(view),
+    )
+
+
+def _period(written: IntervalText) -> int:
+    period = fixed(written, "EMIT EVERY", "LMR0207")
+    if period <= 0:
+        raise LaminarError("LMR0207", "EMIT EVERY needs a period longer than zero", where=written.where)
+    return period
+
+
+def _lateness(view: ViewStatement, values: Mapping[str, Any]) -> int:
+    written = view.clauses.lateness
+    if written is None:
+        return int(values.get("allowed_lateness", 0))
+    if "allowed_lateness" in values:
+        raise LaminarError(
+            "LMR0305", "ALLOW LATENESS and allowed_lateness both say how late a row may be",
+            where=view.clauses.options["allowed_lateness"].name_where, hint="Keep one of the two.",
+        )  # fmt: skip
+    lateness = fixed(written, "ALLOW LATENESS", "LMR0208")
+    if lateness < 0:
+        raise LaminarError(
+            "LMR0208", "ALLOW LATENESS cannot be negative", where=written.where,
+            hint="A row cannot be late before its window ends. Give zero or more.",
+        )  # fmt: skip
+    return lateness
+
+
+def _routes(view: ViewStatement, values: Mapping[str, Any]) -> dict[str, str]:
+    routes = {
+        kind: str(values[f"side_output.{kind}"]) for kind in o.SIDE_OUTPUT_KINDS if f"side_output.{kind}" in values
+    }
+    if view.clauses.late_data is not None and routes.get("late", "table") != "table":
+        raise LaminarError(
+            "LMR0305", "LATE DATA TO and side_output.late say where late rows go, and differ",
+            where=view.clauses.options["side_output.late"].name_where, hint="Keep one of the two.",
+        )  # fmt: skip
+    return routes
+
+
+_PLACE_NAMES = {"ALLOW": "lateness", "GAP": "gap_fill", "EMIT": "emit", "LATE": "late_data", "WITH": "options"}
+
+
+def _places(view: ViewStatement) -> dict[str, Span]:
+    clauses = view.clauses
+    places = {_PLACE_NAMES[word]: where for word, where in clauses.places.items()}
+    for name, option in clauses.options.items():
+        places[f"option:{name}"] = option.whole
+    for name, key in (("sink", "option:sink"), ("lateness", "option:allowed_lateness")):
+        if key in places:
+            places.setdefault(name, places[key])
+    return places

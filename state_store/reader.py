@@ -1,0 +1,104 @@
+"""Reads a store and cannot change it: what the commands that only look use. No JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from state_store import format as f
+from state_store.epochs import CommitRow, EpochLog, Tail
+from state_store.errors import StoreError
+from state_store.parquet import DataFile
+from state_store.tables import DeltaDirectory
+
+
+class StoreReader:
+    """A view's tables as of an epoch's commit; the latest one unless another is asked for."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.epochs = DeltaDirectory(root / f.EPOCHS)
+        check_format(self.epochs)
+        self.log = EpochLog(self.epochs)
+
+    @property
+    def exists(self) -> bool:
+        return self.epochs.exists
+
+    def table(self, name: str) -> DeltaDirectory:
+        return DeltaDirectory(self.root / name)
+
+    def tail(self) -> Tail:
+        return self.log.tail()
+
+    def commit(self, epoch: int | None = None) -> CommitRow | None:
+        """The commit of an epoch, of the last one by default; an epoch that is not there is an error."""
+        if epoch is None:
+            return self.log.tail().commit
+        found = self.log.commit_of(epoch)
+        if found is None:
+            last = self.log.tail().commit
+            raise StoreError(
+                "LMR0404",
+                f"there is no committed epoch {epoch}",
+                detail=f"{self.root}: the last committed epoch is {last.epoch if last else 'none'}",
+                hint="`laminar state VIEW --history` lists the epochs.",
+            )
+        return found
+
+    def files(self, name: str, at: CommitRow | None = None) -> list[DataFile]:
+        """A table's files as the commit `at` (default: the last) left them."""
+        commit = at or self.commit()
+        if commit is None or commit.tables.get(name) is None:
+            return []
+        return self.table(name).files(commit.tables[name])
+
+    def read(self, name: str, at: CommitRow | None = None, columns: list[str] | None = None) -> pa.Table:
+        table = self.table(name)
+        files = self.files(name, at)
+        if not files:
+            return table.schema().empty_table()
+        parts = [_read_file(table.root, file, columns) for file in files]
+        return pa.concat_tables(parts, promote_options="permissive")
+
+    def sizes(self, at: CommitRow | None = None) -> dict[str, dict[str, int]]:
+        """Files, rows and bytes of each table."""
+        out: dict[str, dict[str, int]] = {}
+        for name in (f.EPOCHS, *f.TABLES):
+            files = self.epochs.files() if name == f.EPOCHS else self.files(name, at)
+            out[name] = {
+                "files": len(files),
+                "rows": sum(file.rows for file in files),
+                "bytes": sum(file.size for file in files),
+            }
+        return out
+
+
+def _read_file(root: Path, file: DataFile, columns: list[str] | None) -> pa.Table:
+    inside = None if columns is None else [c for c in columns if c not in file.partition]
+    table = pq.ParquetFile(root / file.path).read(columns=inside)
+    for name, value in file.partition.items():
+        if columns is None or name in columns:
+            table = table.append_column(name, pa.array([value] * table.num_rows, pa.string()))
+    return table
+
+
+def check_format(epochs: DeltaDirectory) -> None:
+    """Refuse a store of another format version than ours, before anything is read or written."""
+    if not epochs.exists:
+        return
+    found: Any = epochs.configuration.get(f.FORMAT_KEY)
+    if found != str(f.FORMAT_VERSION):
+        raise StoreError(
+            "LMR0401",
+            f"the state store has format version {found}, and this version of laminar reads {f.FORMAT_VERSION}",
+            detail=f"store: {epochs.root.parent}",
+            hint="Use the version of laminar that wrote it, or rebuild the view in another data directory. "
+            "Nothing was read or written.",
+        )
+
+
+__all__ = ["StoreReader", "check_format"]

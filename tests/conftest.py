@@ -1,0 +1,59 @@
+"""Spark sessions for the whole suite: each kind is started once, when the first test asks for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laminar_dagster.engine import connect_server
+from laminar_dagster.engine.session import SparkSettings, open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests start and stop servers of their own, never the one that the developer uses."""
+    saved = dict(os.environ)
+    os.environ["LAMINAR_HOME"] = str(tmp_path_factory.mktemp("laminar-home"))
+    for name in ("LAMINAR_SPARK", "LAMINAR_SHUFFLE_PARTITIONS", "LAMINAR_DRIVER_MEMORY"):
+        os.environ.pop(name, None)
+    yield
+    os.environ.clear()
+    os.environ.update(saved)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """An in-process session."""
+    session = open_session(SparkSettings.for_tests())
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_url() -> Iterator[str]:
+    """The address of a Connect server, started once."""
+    started = connect_server.start(settings=SparkSettings.for_tests())
+    assert started.url is not None
+    yield started.url
+    connect_server.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_spark(connect_url: str) -> Iterator[SparkSession]:
+    """A session over Connect."""
+    session = open_session(SparkSettings.for_tests(connect_url))
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["spark", "connect_spark"])
+def either_spark(request: pytest.FixtureRequest) -> SparkSession:
+    """The test runs twice: in process and over Connect."""
+    session: SparkSession = request.getfixturevalue(request.param)
+    return session
