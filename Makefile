@@ -12,6 +12,9 @@ BIN := $(VENV)/bin
 SYNCED := $(VENV)/.synced
 ARGS ?=
 
+# A home of its own, so that schedules and the history of runs outlive `make dev`.
+DAGSTER_DIR := $(CURDIR)/.laminar/dagster
+
 # The first interpreter on PATH that is new enough and not newer than pyproject.toml allows.
 FIND_PYTHON = for p in python3 python3.13 python3.12 python3.11 python; do \
 	if "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' >/dev/null 2>&1; \
@@ -33,7 +36,7 @@ setup: java $(SYNCED) jars ## Set up everything: .venv, the Delta jars
 
 .PHONY: demo
 demo: java $(SYNCED) jars ## Make demo events, run the views, show what they say
-	@$(BIN)/laminar demo $(ARGS)
+	@$(BIN)/python -m assets.demo $(ARGS)
 
 .PHONY: test
 test: java $(SYNCED) jars ## Run the whole test suite
@@ -57,7 +60,9 @@ format: $(SYNCED) ## Format the code and fix what can be fixed
 
 .PHONY: dev
 dev: java $(SYNCED) jars ## Start Dagster's web interface over assets/
-	@$(BIN)/dagster dev $(ARGS)
+	@mkdir -p "$(DAGSTER_DIR)"
+	@test -f "$(DAGSTER_DIR)/dagster.yaml" || cp assets/dagster.yaml "$(DAGSTER_DIR)/"
+	@DAGSTER_HOME="$(DAGSTER_DIR)" $(BIN)/dagster dev -w workspace.yaml $(ARGS)
 
 .PHONY: bench
 bench: java $(SYNCED) jars ## Compare an epoch's cost with Structured Streaming's

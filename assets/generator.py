@@ -118,7 +118,7 @@ def _write_sales(folder: Path, rng: random.Random, batch: int, since: int, until
     for i, (start, end) in enumerate(_slices(since, until, FILES)):
         first_id = (batch * FILES + i) * 1000
         lines = [json.dumps(_sale(rng, first_id + n, start, end)) for n in range(SALES_PER_FILE)]
-        lines += _faulty_sales(rng, first_id + 900, start, faults)
+        lines += _faulty_sales(rng, first_id + 900, start, faults, late=first_id > 0)
         rng.shuffle(lines)
         _write_whole(folder / f"sales-{batch:05d}-{i}.jsonl", "\n".join(lines) + "\n")
         rows += len(lines)
@@ -137,14 +137,17 @@ def _sale(rng: random.Random, sale_id: int, start: int, end: int) -> dict[str, A
     }
 
 
-def _faulty_sales(rng: random.Random, first_id: int, start: int, faults: dict[str, int]) -> list[str]:
-    """Late by minutes, dated a year ahead, cut off, of the wrong type, without a time: what tills send."""
+def _faulty_sales(rng: random.Random, first_id: int, start: int, faults: dict[str, int], *, late: bool) -> list[str]:
+    """Late by minutes, dated a year ahead, cut off, of the wrong type, without a time: what tills send.
+
+    Nothing can be late in the very first file: no watermark is known before it.
+    """
 
     def sale(number: int, **changes: Any) -> dict[str, Any]:
         return {**_sale(rng, first_id + number, start, start + SECOND), **changes}
 
-    late = [to_iso(start - rng.randrange(4, 25) * MINUTE) for _ in range(3)]
-    lines = [("late", json.dumps(sale(n, event_time=time))) for n, time in enumerate(late)]
+    behind = [to_iso(start - rng.randrange(4, 25) * MINUTE) for _ in range(3 if late else 0)]
+    lines = [("late", json.dumps(sale(n, event_time=time))) for n, time in enumerate(behind)]
     lines.append(("future", json.dumps(sale(3, event_time=to_iso(start + 365 * 24 * 60 * MINUTE)))))
     lines.append(("cut off", json.dumps(sale(4))[: rng.randrange(20, 60)]))
     lines.append(("wrong type", json.dumps(sale(5, quantity="two"))))
@@ -167,10 +170,11 @@ def _write_payments(
     for i, (start, end) in enumerate(_slices(since, until, COMMITS)):
         first_id = (batch * COMMITS + i) * 1000
         content = [_payment(rng, first_id + n, rng.randrange(start, end)) for n in range(PAYMENTS_PER_COMMIT)]
-        content.append(_payment(rng, first_id + 900, start - 6 * MINUTE))
-        content.append(_payment(rng, first_id + 901, None))
-        faults["late"] = faults.get("late", 0) + 1
-        faults["no event time"] = faults.get("no event time", 0) + 1
+        wrong: list[tuple[str, int | None]] = [("no event time", None)]
+        wrong += [("late", start - 6 * MINUTE)] if first_id > 0 else []
+        content += [_payment(rng, first_id + 900 + n, time) for n, (_, time) in enumerate(wrong)]
+        for kind, _ in wrong:
+            faults[kind] = faults.get(kind, 0) + 1
         write_deltalake(str(folder), pa.Table.from_pylist(content, schema=PAYMENT_SCHEMA), mode="append")
         rows += len(content)
     return rows

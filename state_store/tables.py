@@ -88,6 +88,10 @@ class DeltaDirectory:
             table = DeltaTable(str(self.root), version=version)
         return [_data_file(row) for row in pa.table(table.get_add_actions(flatten=True)).to_pylist()]
 
+    def files_at(self, version: int | None) -> list[DataFile]:
+        """The files at a pinned version; None pins that there was no table yet."""
+        return [] if version is None else self.files(version)
+
     def absolute(self, files: Sequence[DataFile]) -> list[str]:
         return [str(self.root / file.path) for file in files]
 

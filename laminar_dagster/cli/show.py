@@ -11,6 +11,7 @@ import duckdb
 import typer
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, EpochOption, ProjectOption, ViewArgument, project_of
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMATS = ("table", "json", "csv")
+ORIGINAL = "original_event"
+SIDE_OUTPUT_COLUMNS = ("kind", "reason", "event_time", ORIGINAL)
+SIDE_OUTPUT_WIDTH = 60  # of all but the original event
 
 
 def show(
@@ -33,7 +37,9 @@ def show(
     side_output: Annotated[bool, typer.Option("--side-output", help="The rows set aside, not the results.")] = False,
     where: Annotated[str | None, typer.Option(help="A SQL condition over the columns, as DuckDB reads it.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many rows at the most.")] = 20,
-    form: Annotated[str, typer.Option("--format", help="table, json (a line per row) or csv.")] = "table",
+    form: Annotated[
+        str, typer.Option("--format", help="table (the main columns), json (a line per row) or csv.")
+    ] = "table",
 ) -> None:
     """Print a view's rows."""
     if form not in FORMATS:
@@ -54,7 +60,8 @@ def show(
 
 def select(rows: pa.Table, where: str | None, limit: int, side_output: bool) -> tuple[pa.Table, int]:
     """The newest rows that fit the condition, and how many there are in all."""
-    connection = duckdb.connect(config={"TimeZone": "UTC"})
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")  # not as connect's config: that is read before ICU is loaded
     connection.register("rows", rows)
     condition = f"WHERE {where}" if where else ""
     order = "processing_time, event_time" if side_output else _order(rows.column_names)
@@ -76,13 +83,23 @@ def _order(columns: list[str]) -> str:
 
 
 def _print_table(rows: pa.Table) -> None:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    columns = [name for name in rows.column_names if rows.column(name).null_count < rows.num_rows or not rows.num_rows]
-    for name in columns:
+    """What fits a terminal; json and csv have every column."""
+    console = Console()
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in (columns := _shown_columns(rows)):
         table.add_column(name, overflow="fold")
+    if columns[-1] == ORIGINAL:
+        table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
+        table.columns[-1].max_width = max(16, console.width - SIDE_OUTPUT_WIDTH)
     for row in rows.to_pylist():
-        table.add_row(*(shown(row[name]) for name in columns))
-    Console().print(table)
+        table.add_row(*(escape(shown(row[name])) for name in columns))
+    console.print(table)
+
+
+def _shown_columns(rows: pa.Table) -> list[str]:
+    if ORIGINAL in rows.column_names and "plan_id" in rows.column_names:
+        return list(SIDE_OUTPUT_COLUMNS)
+    return [name for name in rows.column_names if not name.startswith("_")]
 
 
 def _print_json(rows: pa.Table) -> None:

@@ -6,15 +6,16 @@ set aside, nothing is checked at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from laminar_dagster.engine.batch import JSON_OPTIONS, TIME, Batch
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
-from laminar_dagster.engine.sources.commits import file_url
+from laminar_dagster.engine.side_output import side_output_columns
 from laminar_dagster.engine.sources.parquet import FILE
+from laminar_dagster.engine.sources.paths import file_url
+from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT
 from laminar_dagster.engine.window_sql import window_end_sql, window_start_sql
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
@@ -109,7 +110,7 @@ def _reason(query: Query, batch: Batch, can_be_late: bool) -> str | None:
     tests += failures
     if batch.spotless and not can_be_late and not failures and not batch.can_fail and not _where_can_fail(query):
         return None
-    return f"""CASE WHEN _bad THEN 'malformed_record' WHEN {TIME} IS NULL THEN 'null_event_time'
+    return f"""CASE WHEN _bad THEN {FAULT} WHEN {TIME} IS NULL THEN 'null_event_time'
                     WHEN _future THEN 'future_timestamp' ELSE {first_reason(tests)} END"""
 
 
@@ -136,38 +137,38 @@ def write_side_output(
     kinds = [kind for kind in ("late", "error") if counts.get(kind) and query.side_output.keeps(kind)]
     if judged.judged is None or not kinds:
         return []
-    frame = runtime.sql(lambda name: _side_output_sql(runtime, name, kinds, now, watermark), judged.judged)
-    return runtime.write(f.SIDE_OUTPUT, frame.coalesce(1))
+    wanted = ", ".join(f"'{kind}'" for kind in kinds)
+    aside = judged.judged.filter(f"_reason IS NOT NULL AND _reason <> '{FILTERED}'")
+    chosen = aside.selectExpr("*", f"CASE WHEN _reason = '{LATE}' THEN 'late' ELSE 'error' END AS _kind").filter(
+        f"_kind IN ({wanted})"
+    )
+    before = _bigint(watermark)
+    if "_watermark" in chosen.columns:
+        before = f"coalesce(_watermark, {before})"
+    return runtime.write(f.SIDE_OUTPUT, chosen.selectExpr(*_entry_columns(runtime, now, before)).coalesce(1))
 
 
-def _side_output_sql(runtime: Runtime, name: str, kinds: Sequence[str], now: int, watermark: int | None) -> str:
+def _entry_columns(runtime: Runtime, now: int, watermark: str) -> list[str]:
     query = runtime.plan.query
     keys = ", ".join(f"{value_sql(key.expression)} AS {quoted(key.name)}" for key in query.keys)
-    group_key = f"to_json(struct({keys}), {JSON_OPTIONS})" if keys else "CAST(NULL AS STRING)"
     start = f"timestamp_micros({window_start_sql(query.window, TIME)})"
     end = f"timestamp_micros({window_end_sql(query.window, TIME)})"
-    before = (
-        f"coalesce(_watermark, {_bigint(watermark)})" if "_watermark" in _columns(runtime, name) else _bigint(watermark)
+    return side_output_columns(
+        runtime,
+        kind="_kind",
+        reason="_reason",
+        event_time=f"timestamp_micros({TIME})",
+        processing_time=f"timestamp_micros({now})",
+        watermark=f"timestamp_micros({watermark})",
+        window_start=f"CASE WHEN NOT _bad THEN {start} END",
+        window_end=f"CASE WHEN NOT _bad THEN {end} END",
+        group_key=f"CASE WHEN NOT _bad THEN to_json(struct({keys}), {JSON_OPTIONS}) END" if keys else None,
+        original_event="_original",
+        error_detail=DETAIL,
+        shard="_source",
+        source="_source",
+        source_file=FILE,
     )
-    wanted = ", ".join(f"'{kind}'" for kind in kinds)
-    return f"""
-        SELECT kind,
-               CASE WHEN _reason = 'malformed_record' AND json_object_keys(_original) IS NOT NULL
-                    THEN 'type_mismatch' ELSE _reason END AS reason,
-               timestamp_micros({TIME}) AS event_time, timestamp_micros({now}) AS processing_time,
-               timestamp_micros({before}) AS watermark,
-               CASE WHEN NOT _bad THEN {start} END AS window_start, CASE WHEN NOT _bad THEN {end} END AS window_end,
-               CASE WHEN NOT _bad THEN {group_key} END AS group_key,
-               _original AS original_event, CAST(NULL AS STRING) AS error_detail,
-               '{runtime.fingerprint}' AS plan_id, _source AS shard, _source AS source, {FILE} AS source_file,
-               {runtime.epoch}L AS _epoch
-        FROM (SELECT *, CASE WHEN _reason = '{LATE}' THEN 'late' ELSE 'error' END AS kind
-              FROM {name} WHERE _reason IS NOT NULL AND _reason <> '{FILTERED}')
-        WHERE kind IN ({wanted})"""
-
-
-def _columns(runtime: Runtime, name: str) -> list[str]:
-    return runtime.spark.table(name).columns
 
 
 def _bigint(value: int | None) -> str:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.runtime import Runtime
-from laminar_dagster.engine.sources.commits import SourceCommit, file_url
-from laminar_dagster.engine.sources.files import MALFORMED, RAW
+from laminar_dagster.engine.sources.commits import SourceCommit
 from laminar_dagster.engine.sources.parquet import FILE
+from laminar_dagster.engine.sources.paths import file_url
+from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT, RAW
 from laminar_dagster.semantics.expressions import Column
 from laminar_dagster.semantics.query import Field, Input
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
@@ -24,8 +25,9 @@ TIME = "_t"
 
 @dataclass(frozen=True)
 class Times:
-    """The event times of a commit's rows that count: readable and not future-dated."""
+    """How many rows a commit has, and the event times of those that count: readable and not future-dated."""
 
+    rows: int
     low: int | None
     high: int | None
     nulls: int
@@ -44,7 +46,7 @@ class Batch:
 
     @property
     def rows(self) -> int:
-        return sum(commit.estimated_rows for commit in self.commits)
+        return sum(times.rows for times in self.times)
 
     @property
     def commit_times(self) -> list[CommitTimes]:
@@ -67,7 +69,8 @@ def read(runtime: Runtime, commits: Sequence[SourceCommit], now: int) -> Batch:
     """Everything the epoch takes, with the event-time bounds of each commit."""
     with_rows = [commit for commit in commits if commit.files]
     if not with_rows:
-        return Batch(tuple(commits), tuple(Times(None, None, 0, 0) for _ in commits), None, text=False, can_fail=False)
+        nothing = tuple(Times(0, None, None, 0, 0) for _ in commits)
+        return Batch(tuple(commits), nothing, None, text=False, can_fail=False)
     inputs = [i for i in runtime.plan.query.inputs if any(c.source == i.source.name for c in with_rows)]
     parts = [_input_frame(runtime, entry, with_rows, now) for entry in inputs]
     frame = parts[0]
@@ -99,7 +102,8 @@ def _input_frame(runtime: Runtime, entry: Input, commits: Sequence[SourceCommit]
         f"{future} AS _future",
         f"{where} AS _kept",
         f"{_failure(entry) or 'CAST(NULL AS STRING)'} AS _error",
-        f"{MALFORMED + ' IS NOT NULL' if text else 'false'} AS _bad",
+        f"{FAULT + ' IS NOT NULL' if text else 'false'} AS _bad",
+        *(f"{name if text else 'CAST(NULL AS STRING)'} AS {name}" for name in (FAULT, DETAIL)),
         f"{_original(connector.fields(), text)} AS _original",
         f"'{entry.source.name}' AS _source",
         FILE,
@@ -124,8 +128,10 @@ def _failure(entry: Input) -> str | None:
 
 def _times(runtime: Runtime, commits: Sequence[SourceCommit], frame: DataFrame, now: int) -> tuple[Times, ...]:
     if all(_footers_tell(runtime, commit, now) for commit in commits):
-        return tuple(_from_footers(commit) for commit in commits)
+        return tuple(_from_footers(runtime, commit) for commit in commits)
     by_file = _measured(runtime, frame)
+    unknown = by_file.keys() - {file_url(file.path) for commit in commits for file in commit.files}
+    assert not unknown, f"Spark spells these files in another way, and their rows would be lost: {unknown}"
     return tuple(_from_measure(commit, by_file) for commit in commits)
 
 
@@ -139,31 +145,33 @@ def _footers_tell(runtime: Runtime, commit: SourceCommit, now: int) -> bool:
     )
 
 
-def _from_footers(commit: SourceCommit) -> Times:
+def _from_footers(runtime: Runtime, commit: SourceCommit) -> Times:
+    readers = sum(entry.source.name == commit.source for entry in runtime.plan.query.inputs)
+    rows = readers * sum(file.rows or 0 for file in commit.files)
     lows = [file.low for file in commit.files if file.low is not None]
     highs = [file.high for file in commit.files if file.high is not None]
     nulls = sum(file.nulls or 0 for file in commit.files)
-    return Times(min(lows, default=None), max(highs, default=None), nulls, 0)
+    return Times(rows, min(lows, default=None), max(highs, default=None), nulls, 0)
 
 
 def _measured(runtime: Runtime, frame: DataFrame) -> dict[str, Times]:
     """One pass over the event time, where the footers do not tell: text files, future-dated rows."""
-    rows = runtime.sql(
-        lambda name: (
-            f"""
-            SELECT {FILE}, min(CASE WHEN NOT _bad AND NOT _future THEN {TIME} END) AS low,
-                   max(CASE WHEN NOT _bad AND NOT _future THEN {TIME} END) AS high,
-                   count_if({TIME} IS NULL) AS nulls, count_if(_future) AS future
-            FROM {name} GROUP BY {FILE}"""
-        ),
-        frame,
-    ).collect()
-    return {row[FILE]: Times(row["low"], row["high"], row["nulls"], row["future"]) for row in rows}
+    readable = f"CASE WHEN NOT _bad AND NOT _future THEN {TIME} END"
+    measures = {
+        "rows": "count(*)",
+        "low": f"min({readable})",
+        "high": f"max({readable})",
+        "nulls": f"count_if({TIME} IS NULL)",
+        "future": "count_if(_future)",
+    }
+    rows = runtime.aggregated(frame, [FILE], measures).collect()
+    return {row[FILE]: Times(row["rows"], row["low"], row["high"], row["nulls"], row["future"]) for row in rows}
 
 
 def _from_measure(commit: SourceCommit, by_file: dict[str, Times]) -> Times:
     found = [by_file[url] for file in commit.files if (url := file_url(file.path)) in by_file]
     lows = [times.low for times in found if times.low is not None]
     highs = [times.high for times in found if times.high is not None]
-    whole = Times(min(lows, default=None), max(highs, default=None), 0, 0)
+    rows = sum(times.rows for times in found)
+    whole = Times(rows, min(lows, default=None), max(highs, default=None), 0, 0)
     return replace(whole, nulls=sum(t.nulls for t in found), future=sum(t.future for t in found))

@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import from_arrow_schema
-
 from laminar_dagster.engine.batch import JSON_OPTIONS
-from laminar_dagster.engine.partials import merged_sql
+from laminar_dagster.engine.partials import merged
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
+from laminar_dagster.engine.side_output import side_output_columns
 from laminar_dagster.plan.plan import key_column, partial_column
-from laminar_dagster.semantics.expressions import Expression, columns_of
+from laminar_dagster.semantics.expressions import Expression, Literal, columns_of
 from laminar_dagster.semantics.query import AggregateCall, Query
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
+from laminar_dagster.semantics.types import STRING
 from state_store import DataFile
 from state_store import format as f
 
@@ -73,13 +72,9 @@ def emit(runtime: Runtime, due: Due, fresh: Sequence[DataFile], pinned: Sequence
     """The results of the windows that are due, as files of the output; groups without a result to the side."""
     if not due.windows:
         return Emitted([], [])
-    table = runtime.store.table(f.PARTIALS)
     files = [file for file in [*pinned, *fresh] if due.holds(file)]
     runtime.set_parallelism(sum(file.rows for file in files))
-    schema = from_arrow_schema(pq.read_schema(table.root / files[0].path))
-    state = runtime.spark.read.schema(schema).parquet(*table.absolute(files))
-    merged = runtime.sql(lambda name: merged_sql(runtime.plan, name, due.condition()), state)
-    finished = runtime.sql(lambda name: finished_sql(runtime.plan.query, name), merged)
+    finished = finish(runtime.plan.query, merged(runtime, files, due.condition()))
     return _write_results(runtime, finished, now)
 
 
@@ -92,14 +87,14 @@ def _write_results(runtime: Runtime, finished: DataFrame, now: int) -> Emitted:
         expr("count_if(_reason IS NULL)").alias("rows"),
         expr("count_if(_reason IS NOT NULL AND _reason <> '')").alias("failed"),
     )
-    results = runtime.sql(lambda name: output_sql(query, name, runtime.epoch, now), observed.filter("_reason IS NULL"))
+    results = observed.filter("_reason IS NULL").selectExpr(*output_columns(query, runtime.epoch, now))
     files = runtime.write(f.OUTPUT, results, partition_by=(PARTITION,))
     counts = {name: int(value or 0) for name, value in observation.get.items()}
     failures = _write_failures(runtime, finished, now) if counts["failed"] and query.side_output.keeps("error") else []
     return Emitted(files, failures, counts["rows"], counts["failed"])
 
 
-def finished_sql(query: Query, name: str) -> str:
+def finish(query: Query, merged: DataFrame) -> DataFrame:
     """Merged partials to results `a0`, `a1`, … and, in `_reason`, why a group has none ('': HAVING leaves it out)."""
     columns = ["timestamp_micros(window_start) AS window_start", "timestamp_micros(window_end) AS window_end"]
     columns += [key_column(i) for i in range(len(query.keys))]
@@ -109,8 +104,7 @@ def finished_sql(query: Query, name: str) -> str:
         for call in query.aggregates
         if call.kernel.overflow is not None
     ]
-    inner = f"SELECT {', '.join(columns)} FROM {name}"
-    return f"SELECT *, {_reason(query) or 'CAST(NULL AS STRING)'} AS _reason FROM ({inner})"
+    return merged.selectExpr(*columns).selectExpr("*", f"{_reason(query) or 'CAST(NULL AS STRING)'} AS _reason")
 
 
 def _filled(call: AggregateCall, template: str) -> str:
@@ -139,31 +133,33 @@ def _overflows(query: Query, expression: Expression) -> list[str]:
     return [f"CASE WHEN {call.id}_overflow THEN 'overflow' END" for call in calls]
 
 
-def output_sql(query: Query, name: str, epoch: int, now: int) -> str:
+def output_columns(query: Query, epoch: int, now: int) -> list[str]:
     columns = [f"{value_sql(column.expression)} AS {quoted(column.name)}" for column in query.output]
     columns += [f"{epoch}L AS _epoch", f"timestamp_micros({now}) AS _emitted_at"]
     truncated = f"date_trunc('{query.partition}', window_start)"
     partition = f"date_format({truncated}, '{PARTITION_FORMATS[query.partition]}') AS {PARTITION}"
-    return f"SELECT {', '.join([*columns, partition])} FROM {name}"
+    return [*columns, partition]
 
 
 def _write_failures(runtime: Runtime, finished: DataFrame, now: int) -> list[DataFile]:
     """One error entry for each group whose result does not fit its type."""
     failed = finished.filter("_reason IS NOT NULL AND _reason <> ''")
-    frame = runtime.sql(lambda name: _failures_sql(runtime, name, now), failed)
-    return runtime.write(f.SIDE_OUTPUT, frame.coalesce(1))
+    return runtime.write(f.SIDE_OUTPUT, failed.selectExpr(*_failure_columns(runtime, now)).coalesce(1))
 
 
-def _failures_sql(runtime: Runtime, name: str, now: int) -> str:
+def _failure_columns(runtime: Runtime, now: int) -> list[str]:
     query = runtime.plan.query
     keys = ", ".join(f"{key_column(i)} AS {quoted(key.name)}" for i, key in enumerate(query.keys))
-    group_key = f"to_json(struct({keys}), {JSON_OPTIONS})" if keys else "CAST(NULL AS STRING)"
-    calls = ", ".join(call.text for call in query.aggregates).replace("\\", "\\\\").replace("'", "\\'")
-    return f"""
-        SELECT 'error' AS kind, concat('result_', _reason) AS reason, window_start AS event_time,
-               timestamp_micros({now}) AS processing_time, CAST(NULL AS TIMESTAMP) AS watermark,
-               window_start, window_end, {group_key} AS group_key, CAST(NULL AS STRING) AS original_event,
-               'the result of the group has no value: {calls}' AS error_detail,
-               '{runtime.fingerprint}' AS plan_id, CAST(NULL AS STRING) AS shard, CAST(NULL AS STRING) AS source,
-               CAST(NULL AS STRING) AS source_file, {runtime.epoch}L AS _epoch
-        FROM {name}"""
+    calls = ", ".join(call.text for call in query.aggregates)
+    detail = Literal(f"the result of the group has no value: {calls}", STRING)
+    return side_output_columns(
+        runtime,
+        kind="'error'",
+        reason="concat('result_', _reason)",
+        event_time="window_start",
+        processing_time=f"timestamp_micros({now})",
+        window_start="window_start",
+        window_end="window_end",
+        group_key=f"to_json(struct({keys}), {JSON_OPTIONS})" if keys else None,
+        error_detail=value_sql(detail),
+    )

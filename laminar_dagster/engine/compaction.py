@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import from_arrow_schema
-
 from laminar_dagster.engine.closing import closed_until
-from laminar_dagster.engine.partials import BUCKET, merged_sql
+from laminar_dagster.engine.partials import BUCKET, merged
 from laminar_dagster.engine.runtime import Runtime
 from state_store import DataFile
 from state_store import format as f
@@ -33,12 +30,8 @@ def compact_if_due(runtime: Runtime, threshold: int = FILES_PER_BUCKET) -> int:
 
 
 def _merge(runtime: Runtime, bucket: str, files: list[DataFile]) -> None:
-    table = runtime.store.table(f.PARTIALS)
     runtime.set_parallelism(sum(file.rows for file in files))
-    schema = from_arrow_schema(pq.read_schema(table.root / files[0].path))
-    state = runtime.spark.read.schema(schema).parquet(*table.absolute(files))
     closed = closed_until(runtime.plan.query, runtime.clocks.watermark)
     still_open = "true" if closed is None else f"window_end > {closed}L"
-    merged = runtime.sql(lambda name: merged_sql(runtime.plan, name, still_open), state)
-    written = runtime.write(f.PARTIALS, merged, folder=f"{BUCKET}={bucket}")
+    written = runtime.write(f.PARTIALS, merged(runtime, files, still_open), folder=f"{BUCKET}={bucket}")
     runtime.store.replace(f.PARTIALS, runtime.epoch, add=written, remove=files)

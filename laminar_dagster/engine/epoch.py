@@ -31,7 +31,7 @@ def run_epoch(runtime: Runtime, planned: PlanRow) -> CommitRow:
     with runtime.timed("close"):
         timers = {**runtime.timers, **folded.windows}
         due = windows_due(runtime.plan.query, timers, planned.watermark, clocks.watermark)
-        pinned = runtime.store.table(f.PARTIALS).files(planned.tables.get(f.PARTIALS))
+        pinned = runtime.store.table(f.PARTIALS).files_at(planned.tables[f.PARTIALS])
         emitted = emit(runtime, due, folded.partials, pinned, now)
     with runtime.timed("commit"):
         land(runtime, planned, folded, due, emitted, pinned)
@@ -111,7 +111,7 @@ def _land_timers(runtime: Runtime, planned: PlanRow, folded: Folded, due: Due) -
     opened = {s: e for s, e in folded.windows.items() if s not in runtime.timers and s not in due.windows}
     fired = [
         file
-        for file in table.files(planned.tables.get(f.TIMERS))
+        for file in table.files_at(planned.tables[f.TIMERS])
         if due.until is not None and int(file.high["window_end"]) <= due.until
     ]
     rows = [

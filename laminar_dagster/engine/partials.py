@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from laminar_dagster.engine.batch import TIME, Batch
 from laminar_dagster.engine.runtime import Runtime
@@ -24,8 +26,7 @@ BUCKET = "bucket"
 def write_partials(runtime: Runtime, batch: Batch, kept: DataFrame) -> list[DataFile]:
     """The epoch's partials as files below the state table, in buckets of the window's end."""
     runtime.set_parallelism(batch.rows)
-    prepared = runtime.sql(lambda name: prepared_sql(runtime.plan, name), kept)
-    frame = runtime.sql(lambda name: partials_sql(runtime.plan, name), prepared)
+    frame = partials_of(runtime, kept)
     buckets = _buckets(runtime.plan, batch)
     if len(buckets) == 1:
         folder = f"{BUCKET}={buckets.pop()}"
@@ -33,13 +34,26 @@ def write_partials(runtime: Runtime, batch: Batch, kept: DataFrame) -> list[Data
     return runtime.write(f.PARTIALS, frame, partition_by=(BUCKET,))
 
 
-def prepared_sql(plan: Plan, name: str) -> str:
+def partials_of(runtime: Runtime, kept: DataFrame) -> DataFrame:
+    plan = runtime.plan
+    prepared = kept.selectExpr(*prepared_columns(plan))
+    made = runtime.aggregated(prepared, ["window_start", *plan.layout.key_columns], partial_expressions(plan))
+    window_end = window_end_sql(plan.query.window, "window_start")
+    return made.selectExpr("*", f"{window_end} AS window_end").selectExpr("*", f"{bucket_sql(plan)} AS {BUCKET}")
+
+
+def bucket_sql(plan: Plan) -> str:
+    """The bucket of `window_end`: its ceiling in bucket widths, in whole numbers, also before 1970."""
+    width = plan.layout.bucket_width
+    return f"(window_end - pmod(window_end - 1L, {width}L) + {width - 1}L) div {width}L"
+
+
+def prepared_columns(plan: Plan) -> list[str]:
     """Each row's window, keys and aggregate arguments: the expressions that come before the aggregation."""
     query = plan.query
     columns = [f"{window_start_sql(query.window, TIME)} AS window_start"]
     columns += [f"{value_sql(key.expression)} AS {key_column(i)}" for i, key in enumerate(query.keys)]
-    columns += [f"{argument_sql(call)} AS {call.id}" for call in query.aggregates]
-    return f"SELECT {', '.join(columns)} FROM {name}"
+    return [*columns, *(f"{argument_sql(call)} AS {call.id}" for call in query.aggregates)]
 
 
 def argument_sql(call: AggregateCall) -> str:
@@ -48,29 +62,32 @@ def argument_sql(call: AggregateCall) -> str:
     return value if call.filter is None else f"CASE WHEN {value_sql(call.filter)} THEN {value} END"
 
 
-def partials_sql(plan: Plan, name: str) -> str:
-    width = plan.layout.bucket_width
-    group = ", ".join(["window_start", *plan.layout.key_columns])
-    made = [
-        f"{partial.make.format(x=call.id)} AS {partial_column(call.id, partial.name)}"
+def partial_expressions(plan: Plan) -> dict[str, str]:
+    """How each column of the state is made from rows."""
+    return {
+        partial_column(call.id, partial.name): partial.make.format(x=call.id)
         for call in plan.query.aggregates
         for partial in call.kernel.partials
-    ]
-    window_end = window_end_sql(plan.query.window, "window_start")
-    bucket = f"({window_end} - pmod({window_end} - 1L, {width}L) + {width - 1}L) div {width}L"
-    columns = ", ".join([group, f"{window_end} AS window_end", *made, f"{bucket} AS {BUCKET}"])
-    return f"SELECT {columns} FROM {name} GROUP BY {group}"
+    }
 
 
-def merged_sql(plan: Plan, name: str, condition: str = "true") -> str:
-    """One row per (window, key) out of any number of partials of it."""
-    group = ", ".join(["window_start", "window_end", *plan.layout.key_columns])
-    merged = []
+def merged(runtime: Runtime, files: Sequence[DataFile], condition: str) -> DataFrame:
+    """One row per (window, key) out of any number of partials of it, of the windows that fit the condition."""
+    plan, table = runtime.plan, runtime.store.table(f.PARTIALS)
+    schema = from_arrow_schema(pq.read_schema(table.root / files[0].path))
+    state = runtime.spark.read.schema(schema).parquet(*table.absolute(files))
+    keys = ["window_start", "window_end", *plan.layout.key_columns]
+    return runtime.aggregated(state.filter(condition), keys, merge_expressions(plan))
+
+
+def merge_expressions(plan: Plan) -> dict[str, str]:
+    """How each column of the state is merged from partials."""
+    merges = {}
     for call in plan.query.aggregates:
         for partial in call.kernel.partials:
             column = partial_column(call.id, partial.name)
-            merged.append(f"{partial.merge.format(p=column)} AS {column}")
-    return f"SELECT {', '.join([group, *merged])} FROM {name} WHERE {condition} GROUP BY {group}"
+            merges[column] = partial.merge.format(p=column)
+    return merges
 
 
 def _buckets(plan: Plan, batch: Batch) -> set[int]:

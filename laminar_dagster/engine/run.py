@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from laminar_dagster.engine.closing import closed_until
 from laminar_dagster.engine.compaction import compact_if_due
-from laminar_dagster.engine.epoch import run_epoch
+from laminar_dagster.engine.epoch import pinned_commits, run_epoch
 from laminar_dagster.engine.runtime import Clocks, Runtime
-from laminar_dagster.engine.sources.commits import Limit, SourceCommit, require_files
+from laminar_dagster.engine.sources.commits import Limit, SourceCommit, require_files, require_readable
 from laminar_dagster.engine.sources.registry import connect
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.fingerprint import fingerprint
@@ -109,7 +109,11 @@ class ViewRun:
         planned = self._resume() or self._plan()
         if planned is None:
             return None
-        self.last = run_epoch(self.runtime, planned)
+        try:
+            self.last = run_epoch(self.runtime, planned)
+        except Exception:
+            self._blame_the_files(planned)
+            raise
         compact_if_due(self.runtime)
         return self.last
 
@@ -118,10 +122,14 @@ class ViewRun:
         planned, self.unfinished = self.unfinished, None
         if planned is None or (self.options.replan and self._untouched(planned)):
             return None
-        commits = [SourceCommit.from_json(entry) for entry in planned.sources["commits"]]
-        for name in self.runtime.connectors:
-            require_files([c for c in commits if c.source == name], name, _standing(self.last))
+        require_files(pinned_commits(planned), self.runtime.plan.query.view, _standing(self.last))
         return self.runtime.store.claim(planned)
+
+    def _blame_the_files(self, planned: PlanRow) -> None:
+        """Where a source file is the cause of a failure, say that, and not what Spark made of it."""
+        commits = pinned_commits(planned)
+        require_files(commits, self.runtime.plan.query.view, _standing(self.last))
+        require_readable(commits, _standing(self.last))
 
     def _untouched(self, planned: PlanRow) -> bool:
         landed = [n for n in f.TABLES if (self.runtime.store.table(n).landed(EPOCH_APPLICATION) or 0) >= planned.epoch]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from laminar_dagster.engine.session import functions_of
 from laminar_dagster.engine.sources.commits import Connector
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.watermark import Shard
@@ -23,7 +23,6 @@ from state_store.parquet import data_files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_NUMBERS = itertools.count()
 SMALL_EPOCH_ROWS = 50_000
 
 
@@ -65,20 +64,10 @@ class Runtime:
         finally:
             self.seconds[step] = self.seconds.get(step, 0.0) + perf_counter() - start
 
-    @contextmanager
-    def view_of(self, frame: DataFrame) -> Iterator[str]:
-        """A name under which SQL can read the frame."""
-        name = f"_laminar_{next(_NUMBERS)}"
-        frame.createOrReplaceTempView(name)
-        try:
-            yield name
-        finally:
-            self.spark.catalog.dropTempView(name)
-
-    def sql(self, text: Callable[[str], str], frame: DataFrame) -> DataFrame:
-        """The query over a frame; `text` gets the name under which the frame can be read."""
-        with self.view_of(frame) as name:
-            return self.spark.sql(text(name))
+    def aggregated(self, frame: DataFrame, keys: Sequence[str], results: Mapping[str, str]) -> DataFrame:
+        """Group by columns; each result is an aggregate expression under its name."""
+        expr = functions_of(self.spark).expr
+        return frame.groupBy(*keys).agg(*(expr(sql).alias(name) for name, sql in results.items()))
 
     def set_parallelism(self, rows: int) -> None:
         """Few shuffle partitions for small input: each costs milliseconds, and an epoch has few to spare."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from laminar_dagster.plan.plan import Plan
@@ -14,6 +15,7 @@ from laminar_dagster.semantics.expressions import Call, Column, Expression, Lite
 from laminar_dagster.semantics.query import AggregateCall, Input, Query
 
 LENGTH = 16
+REMEDIES = ("on_rewrite",)
 
 
 def fingerprint(plan: Plan) -> str:
@@ -54,11 +56,16 @@ def _columns_read(query: Query) -> set[str]:
 def _input(entry: Input, read: set[str]) -> dict[str, Any]:
     source = entry.source
     return {
-        "source": [source.name, source.connector, sorted(source.options.items())],
+        "source": [source.name, source.connector, sorted(_meaningful(source.options).items())],
         "time": [source.watermark_lag, source.idle_timeout, source.max_future_skew, _expression(entry.event_time)],
         "columns": [[n.name, _expression(n.expression)] for n in entry.columns if n.name in read],
         "where": _expression(entry.where),
     }
+
+
+def _meaningful(options: Mapping[str, str]) -> dict[str, str]:
+    """Without the options that say what to do about trouble: they must be free to change when there is some."""
+    return {name: value for name, value in options.items() if name not in REMEDIES}
 
 
 def _aggregate(call: AggregateCall) -> list[Any]:

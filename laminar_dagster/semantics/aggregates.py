@@ -14,7 +14,7 @@ from typing import Any
 
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import RowError
-from laminar_dagster.semantics.functions import ArgumentTypeError, fit
+from laminar_dagster.semantics.functions import ArgumentTypeError, fit, order
 from laminar_dagster.semantics.types import DataType
 
 Values = Sequence[Any]
@@ -68,6 +68,10 @@ def _summed(name: str) -> PartialColumn:
 
 _COUNTED = PartialColumn("n", "count({x})", "sum({p})")
 
+# Spark's decimal sum is NULL once it does not fit 38 digits; that must outlive a merge.
+_OVER = PartialColumn("over", "(count({x}) > 0 AND sum({x}) IS NULL)", "bool_or({p})")
+_DECIMAL_SUM = (_COUNTED, _summed("sum"), _OVER)
+
 # A BIGINT sum is kept as two halves, sum(x >> 32) and sum(x & 0xffffffff): neither can overflow below 2^31 rows,
 # the total is exact however the rows were cut into partials, and all arithmetic stays on primitive longs.
 _HALVES = (
@@ -95,20 +99,13 @@ def _count_kernel(argument: DataType | None) -> Kernel:
 def _sum_kernel(argument: DataType | None) -> Kernel:
     type_ = _number(argument)
     if type_ == t.BIGINT:
-        return Kernel(
-            "sum", type_, t.BIGINT, _HALVES, _BIGINT_TOTAL, _fresh_sum(t.BIGINT), _BIGINT_OVERFLOW, "weight"
-        )
+        return Kernel("sum", type_, t.BIGINT, _HALVES, _BIGINT_TOTAL, _fresh_sum(t.BIGINT), _BIGINT_OVERFLOW, "weight")
     if type_.is_decimal:
         result = t.decimal(min(t.MAX_PRECISION, type_.precision + 10), type_.scale)
-        partials = (_COUNTED, _summed("sum"), _decimal_overflow("sum"))
-        return Kernel("sum", type_, result, partials, "{sum}", _fresh_sum(result), "{over}", "weight")
+        overflow = "({over} OR ({n} > 0 AND {sum} IS NULL))"  # in one partial, or when they are merged
+        return Kernel("sum", type_, result, _DECIMAL_SUM, "{sum}", _fresh_sum(result), overflow, "weight")
     result = t.BIGINT if type_.is_integer else t.DOUBLE
     return Kernel("sum", type_, result, (_summed("sum"),), "{sum}", _fresh_sum(result), retraction="weight")
-
-
-def _decimal_overflow(name: str) -> PartialColumn:
-    """Spark's decimal sum is NULL once it does not fit 38 digits; that must outlive a merge."""
-    return PartialColumn("over", "(count({x}) > 0 AND sum({x}) IS NULL)", "bool_or({p})")
 
 
 def _fresh_sum(result: DataType) -> Callable[[Values], Any]:
@@ -127,15 +124,12 @@ def _avg_kernel(argument: DataType | None) -> Kernel:
     type_ = _number(argument)
     if type_.is_decimal:
         result = t.decimal(min(t.MAX_PRECISION, type_.precision + 4), min(t.MAX_PRECISION, type_.scale + 4))
-        partials = (_COUNTED, _summed("sum"), _decimal_overflow("sum"))
         finish = f"try_cast(try_divide({{sum}}, {{n}}) AS {result})"
         overflow = f"({{over}} OR ({{n}} > 0 AND {finish} IS NULL))"
-        return Kernel("avg", type_, result, partials, finish, _fresh_avg(result), overflow, "weight")
+        return Kernel("avg", type_, result, _DECIMAL_SUM, finish, _fresh_avg(result), overflow, "weight")
     if type_ == t.BIGINT:
         finish = f"try_divide({_BIGINT_AS_DOUBLE}, {{n}})"
-        return Kernel(
-            "avg", type_, t.DOUBLE, (_COUNTED, *_HALVES), finish, _fresh_avg(t.DOUBLE), None, "weight"
-        )
+        return Kernel("avg", type_, t.DOUBLE, (_COUNTED, *_HALVES), finish, _fresh_avg(t.DOUBLE), None, "weight")
     finish = "try_divide(CAST({sum} AS DOUBLE), {n})"
     partials = (_COUNTED, _summed("sum"))
     return Kernel("avg", type_, t.DOUBLE, partials, finish, _fresh_avg(t.DOUBLE), None, "weight")
@@ -156,14 +150,14 @@ def _fresh_avg(result: DataType) -> Callable[[Values], Any]:
     return mean
 
 
-def _extreme_kernel(name: str, choose: Callable[[list[Any]], Any]) -> Callable[[DataType | None], Kernel]:
+def _extreme_kernel(name: str, choose: Callable[..., Any]) -> Callable[[DataType | None], Kernel]:
     def kernel(argument: DataType | None) -> Kernel:
         type_ = _ordered(argument)
         partial = PartialColumn(name, f"{name}({{x}})", f"{name}({{p}})")
 
         def fresh(values: Values) -> Any:
             present = _present(values)
-            return choose(present) if present else None
+            return choose(present, key=order) if present else None
 
         return Kernel(name, type_, type_, (partial,), f"{{{name}}}", fresh, retraction="value")
 
@@ -182,7 +176,7 @@ def _ordered(argument: DataType | None) -> DataType:
     return argument
 
 
-def _unwired(argument: DataType | None) -> Kernel:
+def _unwired(_: DataType | None) -> Kernel:
     raise AssertionError("an aggregate that is not wired has no kernel; planning refuses it")
 
 

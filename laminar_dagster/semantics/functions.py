@@ -46,10 +46,10 @@ class ScalarFunction:
 
 FUNCTIONS: dict[str, ScalarFunction] = {}
 
-OPERATORS = frozenset(
-    "add subtract multiply divide mod negate eq ne lt le gt ge and or not is_null is_not_null in like cast case "
-    "distinct_from add_micros".split()
-)
+OPERATORS = frozenset({
+    "add", "subtract", "multiply", "divide", "mod", "negate", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not",
+    "is_null", "is_not_null", "in", "like", "cast", "case", "distinct_from", "add_micros",
+})  # fmt: skip
 
 
 def callable_names() -> list[str]:
@@ -77,15 +77,18 @@ def fit(value: Any, type_: DataType) -> Any:
 def _fit_decimal(value: Any, type_: DataType) -> Decimal:
     with localcontext() as context:
         context.prec = 100
-        exact = (
-            value
-            if isinstance(value, Decimal)
-            else Decimal(repr(value) if isinstance(value, float) else value)
-        )
+        exact = value if isinstance(value, Decimal) else Decimal(repr(value) if isinstance(value, float) else value)
         rounded = exact.quantize(Decimal(1).scaleb(-type_.scale), rounding=ROUND_HALF_UP)
-    if abs(rounded) >= Decimal(10) ** (type_.precision - type_.scale):
+        limit = Decimal(1).scaleb(type_.precision - type_.scale)
+    if rounded.copy_abs() >= limit:
         raise RowError("overflow")
     return rounded
+
+
+def order(value: Any) -> tuple[bool, Any]:
+    """What Spark orders and compares by: NaN equals NaN and is greater than any number."""
+    not_a_number = isinstance(value, float) and math.isnan(value)
+    return (not_a_number, 0.0 if not_a_number else value)
 
 
 def literal_sql(literal: Literal) -> str:
@@ -179,7 +182,7 @@ def _arithmetic(name: str, symbol: str, compute: Callable[[Any, Any], Any]) -> N
             raise ArgumentTypeError(f"there is no {types[0]} {symbol} {types[1]}")
         return type_
 
-    def run(type_: DataType, types: Types, a: Any, b: Any) -> Any:
+    def run(type_: DataType, _: Types, a: Any, b: Any) -> Any:
         if type_.is_float:
             a, b = float(a), float(b)
         elif type_.is_decimal:
@@ -190,23 +193,24 @@ def _arithmetic(name: str, symbol: str, compute: Callable[[Any, Any], Any]) -> N
             context.prec = 100
             return fit(compute(a, b), type_)
 
-    def spark(type_: DataType, types: Types, a: str, b: str) -> str:
+    def spark(type_: DataType, _: Types, a: str, b: str) -> str:
         if type_.is_float and name in ("add", "subtract", "multiply"):
             return f"({a} {symbol} {b})"
         return f"try_{name}({a}, {b})"
 
-    def error(type_: DataType, types: Types, a: str, b: str) -> str | None:
-        if name in ("divide", "mod"):
-            zero = f"CASE WHEN {b} = 0 AND {a} IS NOT NULL THEN 'division_by_zero' END"
-            if not type_.is_decimal:
-                return zero
-        elif type_.is_float:
-            return None
-        missing = f"try_{name}({a}, {b}) IS NULL AND {a} IS NOT NULL AND {b} IS NOT NULL"
-        overflow = f"CASE WHEN {missing} THEN 'overflow' END"
-        return f"coalesce({zero}, {overflow})" if name in ("divide", "mod") else overflow
+    def error(type_: DataType, _: Types, a: str, b: str) -> str | None:
+        return _arithmetic_error(name, type_, a, b)
 
     _register(name, 2, result, run, spark, lambda _, a, b: f"({a} {symbol} {b})", error=error)
+
+
+def _arithmetic_error(name: str, type_: DataType, a: str, b: str) -> str | None:
+    missing = f"try_{name}({a}, {b}) IS NULL AND {a} IS NOT NULL AND {b} IS NOT NULL"
+    overflow = f"CASE WHEN {missing} THEN 'overflow' END"
+    if name not in ("divide", "mod"):
+        return None if type_.is_float else overflow
+    zero = f"CASE WHEN {b} = 0 AND {a} IS NOT NULL THEN 'division_by_zero' END"
+    return f"coalesce({zero}, {overflow})" if type_.is_decimal else zero
 
 
 def _divide(a: Any, b: Any) -> Any:
@@ -214,7 +218,9 @@ def _divide(a: Any, b: Any) -> Any:
 
 
 def _remainder(a: Any, b: Any) -> Any:
-    return math.fmod(a, b) if isinstance(a, float) else abs(a) % abs(b) * (-1 if a < 0 else 1)
+    if isinstance(a, float):
+        return math.nan if math.isinf(a) else math.fmod(a, b)
+    return abs(a) % abs(b) * (-1 if a < 0 else 1)
 
 
 _arithmetic("add", "+", lambda a, b: a + b)
@@ -229,23 +235,50 @@ def _same_number(types: Types) -> DataType:
     return types[0]
 
 
-def _smallest_overflows(type_: DataType, types: Types, x: str) -> str | None:
+def _smallest_overflows(type_: DataType, _: Types, x: str) -> str | None:
     if not type_.is_integer:
         return None
     smallest = -(1 << (t.INTEGER_BITS[type_.name] - 1))
     return f"CASE WHEN {x} = {smallest + 1} - 1 THEN 'overflow' END"
 
 
+def _negated(type_: DataType, _: Types, x: Any) -> Any:
+    return fit(x.copy_negate() if isinstance(x, Decimal) else -x, type_)
+
+
+def _absolute(type_: DataType, _: Types, x: Any) -> Any:
+    return fit(x.copy_abs() if isinstance(x, Decimal) else abs(x), type_)
+
+
+def _exponential(_: DataType, __: Types, x: Any) -> float:
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
+def _power(_: DataType, __: Types, x: Any, y: Any) -> float:
+    """As the JVM's pow: NaN and infinities, where Python raises."""
+    try:
+        return math.pow(x, y)
+    except OverflowError:
+        return math.copysign(math.inf, x) if math.fmod(y, 2) in (1, -1) else math.inf
+    except ValueError:
+        if x != 0:
+            return math.nan
+        return math.copysign(math.inf, x) if math.fmod(y, 2) in (1, -1) else math.inf
+
+
 _register(
-    "negate", 1, _same_number, lambda type_, _, x: fit(-x, type_),
+    "negate", 1, _same_number, _negated,
     lambda _, __, x: f"(-{x})", lambda _, x: f"-{x}", error=_smallest_overflows,
 )  # fmt: skip
-_register("abs", 1, _same_number, lambda type_, _, x: fit(abs(x), type_), error=_smallest_overflows)
+_register("abs", 1, _same_number, _absolute, error=_smallest_overflows)
 _register("sqrt", 1, _checked(_numbers, t.DOUBLE), lambda _, __, x: math.sqrt(x) if x >= 0 else math.nan)
-_register("exp", 1, _checked(_numbers, t.DOUBLE), lambda _, __, x: math.exp(x))
-_register("ln", 1, _checked(_numbers, t.DOUBLE), lambda _, __, x: math.log(x) if x > 0 else None)
-_register("power", 2, _checked(_numbers, t.DOUBLE), lambda _, __, x, y: float(x) ** float(y))
-_register("sign", 1, _checked(_numbers, t.DOUBLE), lambda _, __, x: float((x > 0) - (x < 0)))
+_register("exp", 1, _checked(_numbers, t.DOUBLE), _exponential)
+_register("ln", 1, _checked(_numbers, t.DOUBLE), lambda _, __, x: None if x <= 0 else math.log(x))
+_register("power", 2, _checked(_numbers, t.DOUBLE), _power)
+_register("sign", 1, _checked(_numbers, t.DOUBLE), lambda _, __, x: x if x != x else float((x > 0) - (x < 0)))
 
 
 def _whole(name: str, compute: Callable[[Any], int]) -> None:
@@ -255,14 +288,27 @@ def _whole(name: str, compute: Callable[[Any], int]) -> None:
             return t.decimal(min(38, types[0].precision - types[0].scale + 1), 0)
         return t.BIGINT
 
-    _register(name, 1, result, lambda type_, _, x: fit(compute(x), type_))
+    def run(type_: DataType, _: Types, x: Any) -> Any:
+        if isinstance(x, float) and not math.isfinite(x):
+            raise RowError("overflow")
+        return fit(compute(x), type_)
+
+    def error(_: DataType, types: Types, x: str) -> str | None:
+        """Spark gives the nearest BIGINT, which would be a wrong number; NaN is greater than any number there."""
+        if not types[0].is_float:
+            return None
+        return f"CASE WHEN {x} >= 9.223372036854775807E18D OR {x} < -9.223372036854775808E18D THEN 'overflow' END"
+
+    _register(name, 1, result, run, error=error)
 
 
 _whole("floor", math.floor)
 _whole("ceil", math.ceil)
 
 
-def _round(type_: DataType, types: Types, x: Any, digits: int = 0) -> Any:
+def _round(type_: DataType, _: Types, x: Any, digits: int = 0) -> Any:
+    if isinstance(x, float) and (not math.isfinite(x) or (abs(x) >= 2**53 and digits >= 0)):
+        return x
     exact = Decimal(repr(x)) if isinstance(x, float) else Decimal(x)
     with localcontext() as context:
         context.prec = 100
@@ -273,9 +319,7 @@ def _round(type_: DataType, types: Types, x: Any, digits: int = 0) -> Any:
 def _round_type(types: Types) -> DataType:
     _numbers(types)
     if types[0].is_decimal:
-        raise ArgumentTypeError(
-            "ROUND of a DECIMAL is not supported; CAST(… AS DECIMAL(p, s)) rounds half up"
-        )
+        raise ArgumentTypeError("ROUND of a DECIMAL is not supported; CAST(… AS DECIMAL(p, s)) rounds half up")
     return types[0]
 
 
@@ -290,9 +334,10 @@ def _common(types: Types) -> DataType:
 
 
 def _extreme(name: str, choose: Callable[..., Any]) -> None:
-    def compute(type_: DataType, _: Types, *values: Any) -> Any:
-        present = [v for v in values if v is not None]
-        return fit(choose(present), type_) if present else None
+    def compute(type_: DataType, types: Types, *values: Any) -> Any:
+        pairs = zip(values, types, strict=True)
+        present = [_widen(value, from_, type_) for value, from_ in pairs if value is not None]
+        return choose(present, key=order) if present else None
 
     _register(name, (2, None), _common, compute, takes_null=True)
 
@@ -312,7 +357,8 @@ def _comparable(types: Types) -> DataType:
 
 def _comparison(name: str, symbol: str, compute: Callable[[Any, Any], bool]) -> None:
     def run(_: DataType, types: Types, a: Any, b: Any) -> bool:
-        return compute(*_aligned(types, a, b))
+        left, right = _aligned(types, a, b)
+        return compute(order(left), order(right))
 
     def text(_: Any, *args: Any) -> str:
         return f"({args[-2]} {symbol} {args[-1]})"
@@ -341,7 +387,7 @@ def _distinct(_: DataType, types: Types, a: Any, b: Any) -> bool:
     if a is None or b is None:
         return (a is None) != (b is None)
     left, right = _aligned(types, a, b)
-    return bool(left != right)
+    return order(left) != order(right)
 
 
 _register(
@@ -356,9 +402,7 @@ _register(
     "is_not_null", 1, _always(t.BOOLEAN), lambda _, __, x: x is not None, lambda _, __, x: f"({x} IS NOT NULL)",
     lambda _, x: f"({x} IS NOT NULL)", takes_null=True,
 )  # fmt: skip
-_register(
-    "not", 1, _booleans, lambda _, __, x: not x, lambda _, __, x: f"(NOT {x})", lambda _, x: f"(NOT {x})"
-)
+_register("not", 1, _booleans, lambda _, __, x: not x, lambda _, __, x: f"(NOT {x})", lambda _, x: f"(NOT {x})")
 
 
 def _logical(name: str, decides: bool) -> None:
@@ -368,11 +412,11 @@ def _logical(name: str, decides: bool) -> None:
     def lazy(args: tuple[Expression, ...], _: DataType, value: Evaluator) -> bool | None:
         left = value(args[0])
         if left is decides:
-            return decides
+            return bool(decides)
         right = value(args[1])
         if right is decides:
-            return decides
-        return None if left is None or right is None else not decides
+            return bool(decides)
+        return None if None in (left, right) else not decides
 
     def lazy_error(args: tuple[Expression, ...], value: Renderer, error: ErrorRenderer) -> str | None:
         left, right = error(args[0]), error(args[1])
@@ -399,10 +443,9 @@ def _in(_: DataType, types: Types, x: Any, *values: Any) -> bool | None:
     if x is None:
         return None
     matches = [
-        None if v is None else _aligned((types[0], type_), x, v)
-        for v, type_ in zip(values, types[1:], strict=True)
+        None if v is None else _aligned((types[0], type_), x, v) for v, type_ in zip(values, types[1:], strict=True)
     ]
-    if any(pair is not None and pair[0] == pair[1] for pair in matches):
+    if any(pair is not None and order(pair[0]) == order(pair[1]) for pair in matches):
         return True
     return None if None in matches else False
 
@@ -502,7 +545,7 @@ def _nullif(_: DataType, types: Types, a: Any, b: Any) -> Any:
     if a is None or b is None:
         return a
     left, right = _aligned(types, a, b)
-    return None if left == right else a
+    return None if order(left) == order(right) else a
 
 
 def _first_type(types: Types) -> DataType:
@@ -536,7 +579,7 @@ def cast_value(value: Any, from_: DataType, to: DataType) -> Any:
     try:
         return _cast(value, from_, to)
     except (ValueError, InvalidOperation):
-        raise RowError("invalid_cast") from None
+        raise RowError("invalid_cast" if from_ == t.STRING else "overflow") from None
 
 
 def _cast(value: Any, from_: DataType, to: DataType) -> Any:
@@ -550,6 +593,8 @@ def _cast(value: Any, from_: DataType, to: DataType) -> Any:
         return _cast_to_time(value, from_, to)
     if from_ == t.STRING:
         return _number_from_text(value, to)
+    if from_.is_float and not to.is_float and not math.isfinite(value):
+        raise RowError("overflow")
     return fit(math.trunc(value) if to.is_integer else value, to)
 
 
@@ -568,15 +613,20 @@ def _number_from_text(text: str, to: DataType) -> Any:
         raise ValueError(text)
     if to.is_float:
         return float(trimmed)
+    if to.is_integer and not re.fullmatch(r"[+-]?[0-9]+", trimmed):
+        raise ValueError(text)
     exact = Decimal(trimmed)
     if not exact.is_finite():
         raise ValueError(text)
-    return fit(math.trunc(exact) if to.is_integer else exact, to)
+    try:
+        return fit(exact, to)
+    except RowError:
+        raise ValueError(text) from None
 
 
 def _cast_to_time(value: Any, from_: DataType, to: DataType) -> int:
     if from_ == t.STRING:
-        moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(value.strip())
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
         micros = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     else:
@@ -598,7 +648,7 @@ def cast_to_text(value: Any, from_: DataType) -> str:
 
 def _timestamp_text(micros: int) -> str:
     moment = to_datetime(micros)
-    text = moment.strftime("%Y-%m-%d %H:%M:%S")
+    text = moment.replace(microsecond=0, tzinfo=None).isoformat(" ")
     return f"{text}.{moment.microsecond:06d}".rstrip("0") if moment.microsecond else text
 
 
@@ -613,7 +663,13 @@ def _double_text(value: float) -> str:
     return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
 
 
+_DATED = "'^ *[0-9]{4}-[0-9]{2}-[0-9]{2}'"
+
+
 def _cast_sql(type_: DataType, types: Types, x: str) -> str:
+    """Text becomes a time only if it begins with a date: Spark would complete `12:00` with today's."""
+    if types[0] == t.STRING and type_ in (t.DATE, t.TIMESTAMP):
+        return f"try_cast(CASE WHEN rlike({x}, {_DATED}) THEN {x} END AS {type_})"
     return f"try_cast({x} AS {type_})"
 
 
@@ -621,7 +677,7 @@ def _cast_error(type_: DataType, types: Types, x: str) -> str | None:
     if types[0] == type_ or type_ == t.STRING:
         return None
     reason = "invalid_cast" if types[0] == t.STRING else "overflow"
-    return f"CASE WHEN {x} IS NOT NULL AND try_cast({x} AS {type_}) IS NULL THEN '{reason}' END"
+    return f"CASE WHEN {x} IS NOT NULL AND {_cast_sql(type_, types, x)} IS NULL THEN '{reason}' END"
 
 
 _register(
@@ -659,7 +715,9 @@ def _substring(_: DataType, __: Types, text: str, start: int, length: int | None
 
 def _substring_type(types: Types) -> DataType:
     _strings(types[:1])
-    _numbers(types[1:])
+    for type_ in types[1:]:
+        if not type_.is_integer and not type_.is_null:
+            raise ArgumentTypeError(f"it takes a whole number, not {type_}")
     return t.STRING
 
 
@@ -693,7 +751,10 @@ _register(
     "date", 1, _checked(_times, t.DATE), lambda _, types, x: x if types[0] == t.DATE else x // DAY,
     lambda _, __, x: f"CAST({x} AS DATE)",
 )  # fmt: skip
-_register("unix_micros", 1, _checked(_times, t.BIGINT), lambda _, types, x: x)
+_register(
+    "unix_micros", 1, _checked(_times, t.BIGINT), lambda _, types, x: x * DAY if types[0] == t.DATE else x,
+    lambda _, __, x: f"unix_micros(CAST({x} AS TIMESTAMP))",
+)  # fmt: skip
 
 TRUNCATIONS = {"SECOND": SECOND, "MINUTE": MINUTE, "HOUR": HOUR, "DAY": DAY, "WEEK": WEEK}
 _MONDAY_OFFSET = 4 * DAY
@@ -728,5 +789,5 @@ def _shift_type(types: Types) -> DataType:
 _register(
     "add_micros", 2, _shift_type, lambda _, __, x, micros: x + micros,
     lambda _, __, x, micros: f"timestamp_micros(unix_micros({x}) + {micros})",
-    lambda _, x, micros: f"({x} + {micros} microseconds)",
+    lambda _, x, micros: f"({x} {'-' if micros.startswith('-') else '+'} {micros.lstrip('-')} microseconds)",
 )  # fmt: skip

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from laminar_dagster.semantics.expressions import Call, Column, Expression, Literal
-from laminar_dagster.semantics.functions import FUNCTIONS, literal_sql
+from laminar_dagster.semantics.functions import FUNCTIONS, cast_to_text, literal_sql
+from laminar_dagster.semantics.types import DATE, TIMESTAMP
 
 
 def quoted(name: str) -> str:
@@ -52,6 +53,12 @@ def display(expression: Expression) -> str:
         case Column(name):
             return name
         case Literal():
-            return literal_sql(expression)
+            return _shown(expression)
         case Call(function, args, type_):
             return FUNCTIONS[function].show(type_, *(display(argument) for argument in args))
+
+
+def _shown(literal: Literal) -> str:
+    if literal.value is not None and literal.type in (TIMESTAMP, DATE):
+        return f"{literal.type} '{cast_to_text(literal.value, literal.type)}'"
+    return str(literal.value) if literal.type.is_numeric and literal.value is not None else literal_sql(literal)

@@ -100,7 +100,7 @@ def from_datetime(moment: datetime) -> int:
 
 
 def from_iso(text: str) -> int:
-    return from_datetime(datetime.fromisoformat(text.replace("Z", "+00:00")))
+    return from_datetime(datetime.fromisoformat(text))
 
 
 def to_iso(micros: int) -> str:

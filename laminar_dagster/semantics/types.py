@@ -81,17 +81,49 @@ def decimal(precision: int, scale: int) -> DataType:
 
 def parse_type(text: str) -> DataType:
     """`bigint`, `DECIMAL(12,2)`, `array<string>`; ValueError for anything else."""
-    upper = re.sub(r"\s+", "", text).upper()
-    name, _, arguments = upper.partition("(")
-    name = _ALIASES.get(name, name)
+    tidy = re.sub(r"\s*([(),<>:])\s*", r"\1", text.strip())
+    nested = re.fullmatch(r"(ARRAY|MAP|STRUCT)<(.+)>", tidy, re.IGNORECASE)
+    if nested is not None:
+        _check_nested(nested[1].upper(), _split(nested[2]))
+        return DataType(tidy)
+    found = re.fullmatch(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?", tidy)
+    if found is None:
+        raise ValueError(text)
+    return _plain_type(found[1].upper(), [int(n) for n in found.groups()[1:] if n is not None])
+
+
+def _plain_type(written: str, sizes: list[int]) -> DataType:
+    name = _ALIASES.get(written, written)
     if name == "DECIMAL":
-        numbers = [int(n) for n in re.findall(r"\d+", arguments)] or [10, 0]
-        return decimal(numbers[0], numbers[1] if len(numbers) > 1 else 0)
-    if name in _SIMPLE:
-        return DataType(name)
-    if upper.startswith(("ARRAY<", "MAP<", "STRUCT<")):
-        return DataType(re.sub(r"\s*([<>,:])\s*", r"\1", text.strip()))
-    raise ValueError(text)
+        precision, scale = (*sizes, *(10, 0)[len(sizes) :])
+        if not 1 <= precision <= MAX_PRECISION or scale > precision:
+            raise ValueError(written)
+        return decimal(precision, scale)
+    sized = written in ("VARCHAR", "CHAR") and len(sizes) == 1
+    if name not in _SIMPLE or (sizes and not sized):
+        raise ValueError(written)
+    return DataType(name)
+
+
+def _check_nested(kind: str, parts: list[str]) -> None:
+    """Every type inside of an ARRAY, MAP or STRUCT must be one too."""
+    if kind == "STRUCT":
+        parts = [part.partition(":")[2] or part.partition(" ")[2] for part in parts]
+    elif len(parts) != {"ARRAY": 1, "MAP": 2}[kind]:
+        raise ValueError(kind)
+    for part in parts:
+        parse_type(part)
+
+
+def _split(text: str) -> list[str]:
+    """At the commas that stand in no bracket of their own."""
+    parts, depth, start = [], 0, 0
+    for position, char in enumerate(text):
+        depth += (char in "<(") - (char in ">)")
+        if char == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    return [*parts, text[start:]]
 
 
 def as_decimal(type_: DataType) -> DataType:

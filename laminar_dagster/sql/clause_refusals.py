@@ -29,6 +29,7 @@ SELECT_REASONS = {
     "having": Reason("HAVING is not supported here"),
     "group": Reason("GROUP BY is not supported here"),
 }
+ALIAS_REASONS = {"columns": Reason("columns cannot be named behind the table's name", "Name them with AS in SELECT.")}
 TABLE_REASONS = {
     **SELECT_REASONS,
     "db": Reason("a source is named without a schema", "CREATE SOURCE gives it a name of its own."),
@@ -44,7 +45,7 @@ def refuse_joins(select: Any, view: ViewStatement, exists: Callable[[Any], None]
     joins = [*(select.args.get("joins") or []), *((clause.this.args.get("joins") or []) if clause else [])]
     if not joins:
         return
-    for table in [clause.this, *(join.this for join in joins)]:
+    for table in [*([clause.this] if clause else []), *(join.this for join in joins)]:
         exists(table)
     raise NotWiredError(
         "LMR0903",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -52,7 +53,7 @@ class Clauses:
 
 def clause_start(words: Words) -> int:
     """The index of the first token behind the SELECT: a clause's first word, a semicolon, or the end."""
-    seen_from = False
+    seen_from = words.sees("(")  # a query in parentheses has its FROM inside
     for ahead, depth in enumerate(words.depths()):
         token = words.peek(ahead)
         if token is None:
@@ -175,14 +176,18 @@ def _unknown_strategy(words: Words) -> LaminarError:
     if token is not None and token.text.upper() in ("ON", "AFTER") and following is not None:
         written = f"{token.text} {following.text}"
     spellings = [" ".join(spelling) for spelling, _ in _STRATEGIES]
-    meant = nearest(written, spellings) if token is not None else None
+    close = difflib.get_close_matches(written.upper(), spellings, n=1, cutoff=0.75)
     listed = ", ".join(emit.EMIT_CLAUSES)
+    if token is not None and " " in written and following is not None:
+        where = words.span(token.start, following.end + 1)
+    else:
+        where = words.span_of(token)
     return LaminarError(
         "LMR0010",
         f"EMIT cannot be followed by {written}",
-        where=words.span_of(token),
+        where=where,
         detail=f"The strategies are {listed}.",
-        hint=f"Did you mean EMIT {meant}?" if meant else None,
+        hint=f"Did you mean EMIT {close[0]}?" if close else None,
     )
 
 
@@ -193,7 +198,7 @@ def read_options(words: Words) -> dict[str, OptionValue]:
     """`(name = 'value', group.name = 5, …)`; names in lower case."""
     options: dict[str, OptionValue] = {}
     words.expect("(")
-    while not words.sees(")"):
+    while True:
         name, where = _option_name(words)
         if name in options:
             raise LaminarError("LMR0302", f'option "{name}" is given twice', where=where)
@@ -220,9 +225,6 @@ _VALUES = (TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE)
 
 def _option_value(words: Words, name: str, name_where: Span) -> OptionValue:
     first = words.peek()
-    if words.sees("INTERVAL"):
-        text, unit, where = words.interval()
-        return OptionValue(f"{text} {unit}" if unit else text, name_where, where)
     sign = "-" if words.accept("-") else ""
     token = words.peek()
     if first is None or token is None or token.token_type not in _VALUES:

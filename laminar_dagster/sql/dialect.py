@@ -35,6 +35,19 @@ class TimeZone(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
+def _marking(read: Callable[..., Any]) -> Callable[..., Any]:
+    """A clause's reader that keeps the clause's place, keyword included."""
+
+    def reader(parser: LaminarParser) -> Any:
+        first = parser._curr
+        key, found = read(parser)
+        for node in found if isinstance(found, list) else [found]:
+            parser._marked(node, first)
+        return key, found
+
+    return reader
+
+
 class LaminarParser(SparkParser):
     """Keeps spans, reads window functions, and never accepts a piece of text that it then forgets."""
 
@@ -42,6 +55,12 @@ class LaminarParser(SparkParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {"CASE": lambda self: self._parse_case()}
+    COLUMN_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any] | None]] = {
+        kind: SparkParser.COLUMN_OPERATORS[kind] for kind in (TokenType.DOT, TokenType.DCOLON)
+    }
+    QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        kind: _marking(read) for kind, read in SparkParser.QUERY_MODIFIER_PARSERS.items()
+    }
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         "CAST": lambda self: self._parse_cast(strict=True),
         "TRY_CAST": lambda self: self._parse_cast(strict=False, safe=True),
@@ -66,6 +85,19 @@ class LaminarParser(SparkParser):
         if self._curr.token_type != TokenType.R_PAREN:
             self.raise_error("expected )")
         return node
+
+    def _warn_unsupported(self) -> None:
+        """Where sqlglot would keep the text as a command of some product."""
+        self.raise_error("Invalid expression / Unexpected token", self._tokens[0])
+
+    def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
+        """A list without gaps: sqlglot forgives `a, , b` and `a,`."""
+        items = [parse_method()]
+        while self._match(sep):
+            items.append(parse_method())
+        if None in items and len(items) > 1:
+            self.raise_error("expected something between two commas", self._prev)
+        return [item for item in items if item is not None]
 
     def _parse_function_call(self, *args: Any, **kwargs: Any) -> Any:
         first = self._curr
@@ -136,11 +168,17 @@ class LaminarParser(SparkParser):
         if first and first.token_type == TokenType.TABLE and self._next.token_type == TokenType.L_PAREN:
             return self._marked(self._parse_table_of_function(), first)
         node = super()._parse_table(*args, **kwargs)
-        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            for token in self._tokens[index : self._index]:
-                if token.token_type == TokenType.STAR:
-                    self.raise_error("Invalid expression / Unexpected token", token)
+        if isinstance(node, exp.Table):
+            self._refuse_star(self._tokens[index : self._index])
         return self._marked(node, first)
+
+    def _refuse_star(self, tokens: list[Token]) -> None:
+        """PostgreSQL's `FROM t *`, which sqlglot takes for nothing."""
+        depth = 0
+        for token in tokens:
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            if depth == 0 and token.token_type == TokenType.STAR:
+                self.raise_error("Invalid expression / Unexpected token", token)
 
     def _parse_table_of_function(self) -> exp.Table:
         """`TABLE(TUMBLE(TABLE src, DESCRIPTOR(t), …))`, the standard's spelling."""
@@ -217,14 +255,13 @@ _DIALECT = Laminar()
 def tokenize(text: str, file: str | None = None) -> list[Token]:
     try:
         return _DIALECT.tokenize(text)
-    except TokenError as error:
+    except TokenError:
         start = _unclosed(text)
         raise LaminarError(
             "LMR0001",
             "this text cannot be split into words",
             where=Span(text, start, min(start + 1, len(text)), file),
-            detail=str(error).split(" from ")[0].split("'")[0].strip() or None,
-            hint="Close the quote, the comment or the parenthesis that begins here.",
+            hint="Close the quote or the comment that begins here.",
         ) from None
 
 
@@ -247,8 +284,34 @@ def _readable(text: str) -> bool:
     return True
 
 
+# sqlglot reads many products and forgives much: these it would pass over without a word.
+_FOREIGN = {
+    TokenType.PLACEHOLDER, TokenType.PARAMETER, TokenType.COLON, TokenType.L_BRACE, TokenType.R_BRACE, TokenType.HASH,
+}  # fmt: skip
+_ENDS = {TokenType.R_PAREN, TokenType.COMMA, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING}
+_NOT_AFTER = {
+    TokenType.COMMA: _ENDS,
+    TokenType.SELECT: {*_ENDS, TokenType.ALIAS},
+    TokenType.FROM: {*_ENDS, TokenType.SELECT, TokenType.DOT, TokenType.ALIAS},
+    TokenType.ALIAS: {*_ENDS, TokenType.SELECT, TokenType.STAR},
+    TokenType.L_PAREN: {TokenType.ALIAS, TokenType.COMMA, TokenType.FROM, TokenType.PLUS},
+    TokenType.WITH: {TokenType.ALIAS},
+    TokenType.UNION: {TokenType.FROM},
+    TokenType.ALL: {TokenType.FROM, TokenType.STAR},
+    TokenType.EXCEPT: {TokenType.FROM},
+}
+
+
+def _refuse_misplaced(tokens: list[Token]) -> None:
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        misplaced = before is not None and token.token_type in _NOT_AFTER.get(before.token_type, ())
+        if misplaced or token.token_type in _FOREIGN:
+            raise UnreadableError("Invalid expression / Unexpected token", token.start, token.end + 1)
+
+
 def parse_query(tokens: list[Token], text: str) -> exp.Expr | None:
     """The query that these tokens say; UnreadableError where they say none."""
+    _refuse_misplaced(tokens)
     parser = LaminarParser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT)
     try:
         found = parser.parse(tokens, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ class Resolver:
         if entry is None:
             raise self.unsupported(node)
         allowed, handler = entry
-        refuse_extras(node, allowed, self.at(node))
+        refuse_extras(node, allowed, self.at)
         return handler(self, node)
 
     def over(self, scope: Scope, place: str) -> Resolver:
@@ -73,7 +74,7 @@ class Resolver:
                 where=self.at(node),
                 hint="Aggregate in a window for now: GROUP BY window_start, window_end, ….",
             )
-        word = _WORDS.get(type(node), type(node).__name__.upper())
+        word = _WORDS.get(type(node)) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).upper()
         return LaminarError(
             "LMR0012", f"{word} is not supported in {self.place}", where=self.at(node), hint=_HINTS.get(type(node))
         )
@@ -97,8 +98,15 @@ def _column(r: Resolver, node: Any) -> Expression:
     return found
 
 
-def _literal(_: Resolver, node: Any) -> Expression:
-    return Literal(node.name, t.STRING) if node.is_string else literals.number(node.name)
+def _literal(r: Resolver, node: Any) -> Expression:
+    return Literal(node.name, t.STRING) if node.is_string else _number(r, node.name, node)
+
+
+def _number(r: Resolver, text: str, node: exp.Expr) -> Expression:
+    try:
+        return literals.number(text)
+    except ValueError:
+        raise LaminarError("LMR0106", f"{text} is not a number that a type can hold", where=r.at(node)) from None
 
 
 def _null(_: Resolver, __: Any) -> Expression:
@@ -125,6 +133,17 @@ def _interval(r: Resolver, node: Any) -> Expression:
 
 def _binary(name: str) -> Callable[[Resolver, Any], Expression]:
     return lambda r, node: r.call(name, [r.resolve(node.this), r.resolve(node.expression)], node)
+
+
+def _arithmetic(name: str) -> Callable[[Resolver, Any], Expression]:
+    return lambda r, node: r.call(name, _exact_literals(r.resolve(node.this), r.resolve(node.expression)), node)
+
+
+def _exact_literals(*args: Expression) -> list[Expression]:
+    """Beside a DECIMAL, Spark gives a whole number only the digits it has, and the result's scale follows from that."""
+    if not any(argument.type.is_decimal for argument in args):
+        return list(args)
+    return [literals.exact(a) if isinstance(a, Literal) and a.type.is_integer else a for a in args]
 
 
 def _comparison(name: str) -> Callable[[Resolver, Any], Expression]:
@@ -165,7 +184,7 @@ def _sum(name: str, sign: int) -> Callable[[Resolver, Any], Expression]:
             left, right = right, left
         written = from_node(right, r.at(right))
         if written is None:
-            return r.call(name, [r.resolve(left), r.resolve(right)], node)
+            return _arithmetic(name)(r, node)
         time = r.resolve(left)
         if time.type == t.DATE:
             time = Call("cast", (time,), t.TIMESTAMP)
@@ -177,7 +196,7 @@ def _sum(name: str, sign: int) -> Callable[[Resolver, Any], Expression]:
 
 def _negated(r: Resolver, node: Any) -> Expression:
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
-        return literals.number(f"-{node.this.name}")
+        return _number(r, f"-{node.this.name}", node)
     return r.call("negate", [r.resolve(node.this)], node)
 
 
@@ -208,7 +227,9 @@ def _between(r: Resolver, node: Any) -> Expression:
 
 def _in(r: Resolver, node: Any) -> Expression:
     if not node.expressions:
-        raise LaminarError("LMR0012", "IN takes a list of values here, not a query", where=r.at(node))
+        raise LaminarError(
+            "LMR0012", "IN takes a list of values here, not a query", where=r.at(node), hint="Name the values."
+        )
     return r.call("in", _aligned(r, [node.this, *node.expressions]), node)
 
 
@@ -246,14 +267,26 @@ def _cast(r: Resolver, node: Any) -> Expression:
 
 
 def _type_of(r: Resolver, node: Any) -> t.DataType:
-    text = node.args["to"].sql("spark")
+    to = node.args["to"]
+    name = _TYPES.get(to.this)
+    sizes = ",".join(parameter.name for parameter in to.expressions) if name == "DECIMAL" else ""
     try:
-        return t.parse_type(text)
+        return t.parse_type(f"{name}({sizes})" if sizes else str(name))
     except ValueError:
-        known = t.KNOWN_TYPE_NAMES
+        shown = to.sql("spark")
         raise LaminarError(
-            "LMR0101", f'unknown type "{text}"', where=r.at(node), hint=did_you_mean(text, known)
+            "LMR0101", f"CAST cannot make {shown}", where=r.at(node), hint=f"It makes {', '.join(_CASTABLE)}."
         ) from None
+
+
+_D = exp.DType
+_TYPES = {
+    _D.TINYINT: "TINYINT", _D.SMALLINT: "SMALLINT", _D.INT: "INT", _D.BIGINT: "BIGINT", _D.FLOAT: "FLOAT",
+    _D.DOUBLE: "DOUBLE", _D.DECIMAL: "DECIMAL", _D.BOOLEAN: "BOOLEAN", _D.TEXT: "STRING", _D.VARCHAR: "STRING",
+    _D.CHAR: "STRING", _D.DATE: "DATE", _D.TIMESTAMP: "TIMESTAMP", _D.TIMESTAMPTZ: "TIMESTAMP",
+    _D.TIMESTAMPLTZ: "TIMESTAMP",
+}  # fmt: skip
+_CASTABLE = tuple(dict.fromkeys(_TYPES.values()))
 
 
 def _concatenation(r: Resolver, node: Any) -> Expression:
@@ -278,9 +311,9 @@ _NODES: dict[type[exp.Expr], tuple[set[str], Handler]] = {
     exp.Interval: ({"this", "unit"}, _interval),
     exp.Add: (_TWO, _sum("add", 1)),
     exp.Sub: (_TWO, _sum("subtract", -1)),
-    exp.Mul: (_TWO, _binary("multiply")),
-    exp.Div: (_TWO | {"typed", "safe"}, _binary("divide")),
-    exp.Mod: (_TWO, _binary("mod")),
+    exp.Mul: (_TWO, _arithmetic("multiply")),
+    exp.Div: (_TWO | {"typed", "safe"}, _arithmetic("divide")),
+    exp.Mod: (_TWO, _arithmetic("mod")),
     exp.Neg: ({"this"}, _negated),
     exp.EQ: (_TWO, _comparison("eq")),
     exp.NEQ: (_TWO, _comparison("ne")),
@@ -295,7 +328,7 @@ _NODES: dict[type[exp.Expr], tuple[set[str], Handler]] = {
     exp.Not: ({"this"}, _not),
     exp.Is: (_TWO, _is),
     exp.Between: ({"this", "low", "high"}, _between),
-    exp.In: ({"this", "expressions"}, _in),
+    exp.In: ({"this", "expressions", "query"}, _in),
     exp.Like: (_TWO | {"negate"}, _like),
     exp.Case: ({"this", "ifs", "default"}, _case),
     exp.Cast: ({"this", "to"}, _cast),

@@ -8,12 +8,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from laminar_dagster.errors import LaminarError, NotWiredError, Span
+from laminar_dagster.errors import LaminarError, NotWiredError, Span, did_you_mean
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Call, Column, Expression, Named
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.sql.catalog import Catalog
 from laminar_dagster.sql.clause_refusals import (
+    ALIAS_REASONS,
     SELECT_REASONS,
     TABLE_REASONS,
     refuse_joins,
@@ -80,8 +81,8 @@ class From:
             return ctes
         refuse_recursive(clause, self.view)
         for cte in clause.expressions:
-            refuse_extras(cte, {"this", "alias"}, self.view.span(cte))
-            refuse_extras(cte.args["alias"], {"this"}, self.view.span(cte))
+            refuse_extras(cte, {"this", "alias"}, self.view.span)
+            refuse_extras(cte.args["alias"], {"this"}, self.view.span, ALIAS_REASONS)
             ctes[cte.alias.lower()] = self._query(cte.this, ctes).named(cte.alias)
         return ctes
 
@@ -100,12 +101,12 @@ class From:
 
     def _windowed(self, node: Any, ctes: Mapping[str, Relation]) -> tuple[Relation, Windowing]:
         call, where = node.this, self.view.span(node.this)
-        refuse_extras(node, {"this", "alias"}, self.view.span(node), TABLE_REASONS)
+        refuse_extras(node, {"this", "alias"}, self.view.span, TABLE_REASONS)
         name = call.name.upper()
         if name not in WINDOW_FUNCTIONS or not call.expressions:
             raise LaminarError(
                 "LMR0013", f"{name} is not a table function", where=where,
-                hint=f"The functions in FROM are {', '.join(WINDOW_FUNCTIONS)}.",
+                hint=did_you_mean(name, WINDOW_FUNCTIONS, f"The functions in FROM are {', '.join(WINDOW_FUNCTIONS)}."),
             )  # fmt: skip
         relation = self._window_source(call.expressions[0], ctes).named(self._alias(node))
         resolver = Resolver(self.view, relation.scope(), name)
@@ -127,12 +128,12 @@ class From:
     def _relation(self, node: Any, ctes: Mapping[str, Relation]) -> Relation:
         where = self.view.span(node)
         if isinstance(node, exp.Table):
-            refuse_extras(node, {"this", "alias"}, where, TABLE_REASONS)
+            refuse_extras(node, {"this", "alias"}, self.view.span, TABLE_REASONS)
             if isinstance(node.this, exp.Anonymous):
                 raise _nested_window(self.view.span(node.this))
             return self._named(node.name, where, ctes).named(self._alias(node))
         if isinstance(node, exp.Subquery):
-            refuse_extras(node, {"this", "alias", "with_"}, where, SELECT_REASONS)
+            refuse_extras(node, {"this", "alias", "with_"}, self.view.span, SELECT_REASONS)
             return self._query(node.this, self.with_ctes(node, ctes)).named(self._alias(node))
         if isinstance(node, (exp.Select, exp.SetOperation)):
             return self._query(node, ctes)
@@ -142,7 +143,7 @@ class From:
         alias = node.args.get("alias")
         if alias is None:
             return None
-        refuse_extras(alias, {"this"}, self.view.span(alias))
+        refuse_extras(alias, {"this"}, self.view.span, ALIAS_REASONS)
         return str(alias.name) or None
 
     def _named(self, name: str, where: Span, ctes: Mapping[str, Relation]) -> Relation:
@@ -165,7 +166,7 @@ class From:
 
     def _union(self, node: Any, ctes: Mapping[str, Relation]) -> Relation:
         where = self.view.span(node)
-        refuse_extras(node, {"this", "expression", "distinct", "with_"}, where, SELECT_REASONS)
+        refuse_extras(node, {"this", "expression", "distinct", "with_"}, self.view.span, SELECT_REASONS)
         if node.args.get("distinct") is not False:
             raise LaminarError(
                 "LMR0011", "UNION without ALL removes duplicates, and that is not supported", where=where,
@@ -208,7 +209,7 @@ class From:
                     "LMR0011", "a query in FROM can choose rows and columns, but not aggregate", where=where,
                     hint="Make it a view of its own and read from that.",
                 )  # fmt: skip
-        refuse_extras(select, {"expressions", "from_", "where", "with_"}, where, SELECT_REASONS)
+        refuse_extras(select, {"expressions", "from_", "where", "with_"}, self.view.span, SELECT_REASONS)
         inner, _ = self.read(select, ctes)
         resolver = Resolver(self.view, inner.scope(), "a query in FROM")
         columns = self._items(select, resolver)
@@ -234,7 +235,7 @@ def expand_star(item: Any, resolver: Resolver) -> list[Named]:
     if not isinstance(star, exp.Star):
         return []
     where = resolver.at(item)
-    refuse_extras(star, set(), where)
+    refuse_extras(star, set(), resolver.at)
     if isinstance(item, exp.Column) and item.table.lower() not in resolver.scope.qualifiers:
         resolver.scope.find("*", item.table, where)
     return [Named(f.name, Column(f.name, f.type)) for f in resolver.scope.fields]

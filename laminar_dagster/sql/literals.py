@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import re
 from decimal import Decimal
 
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Literal
 
 
+_NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
 def number(text: str) -> Literal:
+    """ValueError where the text is no number, or one that no type holds."""
+    if _NUMBER.fullmatch(text) is None or math.isinf(float(text)):
+        raise ValueError(text)
     if "e" in text.lower():
         return Literal(float(text), t.DOUBLE)
     if "." not in text:
@@ -17,10 +25,16 @@ def number(text: str) -> Literal:
             bits = t.INTEGER_BITS[type_.name]
             if -(1 << (bits - 1)) <= value < 1 << (bits - 1):
                 return Literal(value, type_)
-    exact = Decimal(text)
-    digits = exact.as_tuple()
+    found = _decimal(Decimal(text))
+    return found if found.type.precision <= t.MAX_PRECISION else Literal(float(text), t.DOUBLE)
+
+
+def exact(whole: Literal) -> Literal:
+    """A whole number as the narrowest DECIMAL that holds it."""
+    return _decimal(Decimal(whole.value)) if whole.value is not None else whole
+
+
+def _decimal(value: Decimal) -> Literal:
+    digits = value.as_tuple()
     scale = max(0, -int(digits.exponent))
-    precision = max(len(digits.digits), scale)
-    if precision > t.MAX_PRECISION:
-        return Literal(float(text), t.DOUBLE)
-    return Literal(exact, t.decimal(precision, scale))
+    return Literal(value, t.decimal(max(len(digits.digits), scale), scale))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -11,6 +11,7 @@ from laminar_dagster.errors import LaminarError, Span, did_you_mean
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Call, Column, Expression, Literal
 from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, Field
+from laminar_dagster.sql.dialect import extent
 
 # A column that only exists once rows are grouped: a window's bound or an aggregate's result. The mark keeps it
 # apart from a source's column of the same name.
@@ -116,11 +117,23 @@ class Reason:
     hint: str | None = None
 
 
-def refuse_extras(node: exp.Expr, allowed: set[str], where: Span, reasons: Mapping[str, Reason] | None = None) -> None:
+def refuse_extras(
+    node: exp.Expr, allowed: set[str], at: Callable[[exp.Expr], Span], reasons: Mapping[str, Reason] | None = None
+) -> None:
     """Nothing that was written is left unread: an argument outside `allowed` refuses the query."""
     for name, value in node.args.items():
         if name in allowed or value is None or value is False or value == []:
             continue
         word = name.rstrip("_").replace("_", " ").upper()
         reason = (reasons or {}).get(name, Reason(f"{word} is not supported here"))
-        raise LaminarError("LMR0011", reason.problem, where=where, hint=reason.hint)
+        raise LaminarError("LMR0011", reason.problem, where=_place_of(node, value, at), hint=reason.hint)
+
+
+def _place_of(node: exp.Expr, value: object, at: Callable[[exp.Expr], Span]) -> Span:
+    """The clause itself if it kept its place, else the first word of what it belongs to."""
+    clause = value[0] if isinstance(value, list) else value
+    if isinstance(clause, exp.Expr) and not isinstance(clause, exp.Hint) and extent(clause) is not None:
+        return at(clause)
+    whole = at(node)
+    first_word = whole.text[whole.start : whole.end].split(maxsplit=1)[0]
+    return replace(whole, end=whole.start + len(first_word))

@@ -37,6 +37,12 @@ def text(name: str, option: OptionValue) -> str:
     return option.value
 
 
+def character(name: str, option: OptionValue) -> str:
+    if option.value != "\\t" and (len(option.value) != 1 or option.value in "\r\n"):
+        raise _bad(name, option, "one character", "A tab is written '\\t'.")
+    return option.value
+
+
 def duration(name: str, option: OptionValue) -> int:
     length = fixed(IntervalText(option.value, None, option.where), f'option "{name}"', "LMR0303")
     if length < 0:
@@ -93,13 +99,17 @@ COMMON_SOURCE_OPTIONS = (
 )
 _CHANGES = Option("changes", one_of("append", "cdf"), "'cdf' reads the change data feed, with retractions")
 CONNECTORS: Mapping[str, tuple[Option, ...]] = {
-    "delta": (Option("path", text, "the Delta table's directory", required=True), _CHANGES),
+    "delta": (
+        Option("path", text, "the Delta table's directory", required=True),
+        Option("on_rewrite", one_of("fail", "ignore"), "what a version that deletes or rewrites rows does to the run"),
+        _CHANGES,
+    ),
     "files": (
         Option("path", text, "the directory that files arrive in", required=True),
         Option("format", one_of("json", "csv", "parquet"), "what the files hold", required=True),
         Option("header", flag, "CSV: whether the first line names the columns"),
-        Option("delimiter", text, "CSV: what stands between two values"),
-        Option("quote", text, "CSV: what a value is quoted with"),
+        Option("delimiter", character, "CSV: what stands between two values"),
+        Option("quote", character, "CSV: what a value is quoted with"),
         Option("null_value", text, "CSV: the text that means NULL"),
         Option("pattern", text, "which file names to take, as in '*.json'"),
     ),

@@ -77,7 +77,7 @@ def _query(view: ViewStatement, catalog: Catalog) -> Query:
 def _top_select(view: ViewStatement) -> Any:
     node: Any = view.query
     while isinstance(node, exp.Subquery) and not node.args.get("alias"):
-        refuse_extras(node, {"this"}, view.span(node), SELECT_REASONS)
+        refuse_extras(node, {"this"}, view.span, SELECT_REASONS)
         node = node.this
     if isinstance(node, exp.SetOperation):
         raise LaminarError(
@@ -87,7 +87,7 @@ def _top_select(view: ViewStatement) -> Any:
     if not isinstance(node, exp.Select):
         raise LaminarError("LMR0005", "a view is a SELECT", where=view.span(node))
     allowed = {"expressions", "from_", "where", "group", "having", "with_", "joins"}
-    refuse_extras(node, allowed, view.span(node), SELECT_REASONS)
+    refuse_extras(node, allowed, view.span, SELECT_REASONS)
     return node
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -9,10 +10,11 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from laminar_dagster.errors import LaminarError, Span, nearest
+from laminar_dagster.semantics import types as t
 from laminar_dagster.sql.clauses import CLAUSE_WORDS, Clauses, OptionValue, clause_start, read_clauses, read_options
 from laminar_dagster.sql.dialect import UnreadableError, extent, parse_query
 from laminar_dagster.sql.intervals import IntervalText
-from laminar_dagster.sql.lexing import Words
+from laminar_dagster.sql.lexing import Words, unknown
 
 
 @dataclass(frozen=True)
@@ -103,11 +105,22 @@ def _statement(words: Words) -> SourceStatement | ViewStatement:
     raise words.unexpected("SOURCE or MATERIALIZED VIEW", ["SOURCE", "MATERIALIZED"])
 
 
+def _own_name(words: Words, what: str) -> tuple[str, Span]:
+    """The name of a source or view, which is also the name of a directory and of an asset."""
+    name, where = words.name(f"the {what}'s name")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise LaminarError(
+            "LMR0014", f'a {what} cannot be called "{name}"', where=where,
+            hint="A name has letters, digits and _, and does not begin with a digit.",
+        )  # fmt: skip
+    return name, where
+
+
 # --- sources -------------------------------------------------------------------------------------------------
 
 
 def _source(words: Words) -> SourceStatement:
-    name, where = words.name("the source's name")
+    name, where = _own_name(words, "source")
     columns: list[ColumnStatement] = []
     watermark: WatermarkStatement | None = None
     if words.accept("("):
@@ -174,7 +187,7 @@ def _watermark(words: Words, earlier: WatermarkStatement | None) -> WatermarkSta
 
 
 def _view(words: Words) -> ViewStatement:
-    name, where = words.name("the view's name")
+    name, where = _own_name(words, "view")
     words.expect("AS")
     if not any(words.sees(word) for word in ("SELECT", "WITH", "(")):
         raise words.unexpected("SELECT", ["SELECT", "WITH"])
@@ -214,6 +227,9 @@ def _unreadable(words: Words, tokens: list[Token], error: UnreadableError) -> La
                 where=words.span_of(suspect),
                 hint=f"Did you mean {meant}?",
             )
+    if error.problem.startswith("Expected TYPE"):
+        text = tokens[at].text
+        return unknown("LMR0101", "type", text, t.KNOWN_TYPE_NAMES, words.span_of(tokens[at]))
     known = error.problem.lower().startswith(("expected", "required"))
     return LaminarError(
         "LMR0005",

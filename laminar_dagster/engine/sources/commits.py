@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import Field, Source
-from laminar_dagster.semantics.time import from_datetime
-from state_store.parquet import footer_bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BYTES_PER_TEXT_ROW = 100
+COMPRESSION_RATIO = 8
+COMPRESSED = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File}
 
 
 @dataclass(frozen=True)
@@ -40,12 +38,19 @@ class SourceFile:
 
     @property
     def estimated_rows(self) -> int:
-        return self.size // BYTES_PER_TEXT_ROW + 1 if self.rows is None else self.rows
+        if self.rows is not None:
+            return self.rows
+        ratio = COMPRESSION_RATIO if Path(self.path).suffix.lower() in COMPRESSED else 1
+        return self.size * ratio // BYTES_PER_TEXT_ROW + 1
 
 
 @dataclass(frozen=True)
 class SourceCommit:
-    """One commit: a Delta version, a file, a test's commit. `order` sorts commits of different sources."""
+    """One commit: a Delta version, a file, a test's commit. `order` sorts commits of different sources.
+
+    A `snapshot` stands for all that a Delta table held at a version; which rows of its files count (deletion
+    vectors), only Delta's own reader knows.
+    """
 
     source: str
     id: str
@@ -82,7 +87,10 @@ class Connector(Protocol):
     def fields(self) -> tuple[Field, ...]: ...
 
     def pending(self, position: Any, limit: Limit) -> list[SourceCommit]:
-        """The commits after `position`, oldest first, as many as `limit` allows but at least one."""
+        """The commits after `position`, oldest first, as many as `limit` allows but at least one.
+
+        `order` never falls from one commit to the next: the engine sorts by it, and must not turn two around.
+        """
         ...
 
     def backlog(self, position: Any) -> int:
@@ -98,7 +106,7 @@ class Connector(Protocol):
         ...
 
     def frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
-        """The commits' rows: the declared columns, `_file`, and for text `_raw` and `_malformed`."""
+        """The commits' rows: the declared columns, `_file`, and for text `_raw`, `_fault` and `_detail`."""
         ...
 
 
@@ -116,58 +124,73 @@ class Limit:
         return fits
 
 
-def with_footers(files: Sequence[SourceFile], event_time: str | None) -> tuple[SourceFile, ...]:
-    """The same Parquet files with row counts and the event time's exact bounds."""
-    if len(files) < 4:
-        return tuple(_with_footer(file, event_time) for file in files)
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        return tuple(pool.map(lambda file: _with_footer(file, event_time), files))
+def open_text(path: str) -> BinaryIO:
+    """The file's bytes, decompressed as its name says."""
+    opener = COMPRESSED.get(Path(path).suffix.lower())
+    return Path(path).open("rb") if opener is None else cast("BinaryIO", opener(path))
 
 
-def _with_footer(file: SourceFile, event_time: str | None) -> SourceFile:
-    try:
-        footer = pq.read_metadata(file.path)
-    except FileNotFoundError:
-        return file
-    low, high, nulls = footer_bounds(footer)
-    known = event_time in nulls and (event_time in low or nulls[event_time] == footer.num_rows)
-    return SourceFile(
-        file.path,
-        file.size,
-        footer.num_rows,
-        _micros(low.get(event_time or "")),
-        _micros(high.get(event_time or "")),
-        nulls[event_time] if known and event_time is not None else None,
-        file.partition,
+# --- before an epoch that was planned is run -------------------------------------------------------------------
+
+
+def require_files(commits: Sequence[SourceCommit], view: str, committed: str) -> None:
+    """A planned file that is gone or has changed stops the run before anything is written."""
+    files = [(commit.source, file) for commit in commits for file in commit.files]
+    missing = [(source, file.path) for source, file in files if not Path(file.path).exists()]
+    if missing:
+        raise _missing(missing, view, committed)
+    for source, file in files:
+        size = Path(file.path).stat().st_size
+        if size != file.size:
+            raise LaminarError(
+                "LMR0606",
+                f'a file of source "{source}" changed after its epoch was planned',
+                detail=f"{file.path} had {file.size} bytes when the epoch was planned and has {size} now",
+                hint=f"Put the planned content back and run again. If it is lost, `laminar run {view} --replan` plans "
+                "the epoch anew, with what is there now.",
+                committed=committed,
+                next_command=f"laminar run {view}",
+            )
+
+
+def _missing(missing: Sequence[tuple[str, str]], view: str, committed: str) -> LaminarError:
+    paths = [path for _, path in missing]
+    return LaminarError(
+        "LMR0601",
+        f'{len(paths)} file(s) of source "{missing[0][0]}" are gone',
+        detail="missing: " + ", ".join(paths[:3]) + (" …" if len(paths) > 3 else ""),
+        hint="Put the files back and run again: the epoch that needs them is planned, and nothing else is taken before "
+        f"it. If they are lost for good, `laminar run {view} --replan` plans the epoch anew without them.",
+        committed=committed,
+        next_command=f"laminar run {view}",
     )
 
 
-def _micros(moment: Any) -> int | None:
-    if not isinstance(moment, datetime):
-        return None
-    return from_datetime(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+def require_readable(commits: Sequence[SourceCommit], committed: str) -> None:
+    """Names the compressed file that cannot be unpacked: Spark's own message for that names no file."""
+    for commit in commits:
+        for file in commit.files:
+            if Path(file.path).suffix.lower() not in COMPRESSED:
+                continue
+            try:
+                with open_text(file.path) as handle:
+                    while handle.read(1 << 20):
+                        pass
+            except (OSError, EOFError) as problem:
+                raise unreadable(commit.source, file.path, str(problem), committed) from problem
 
 
-def require_files(commits: Sequence[SourceCommit], source: str, committed: str) -> None:
-    """A planned file that is gone stops the run before anything is written."""
-    missing = [file.path for commit in commits for file in commit.files if not Path(file.path).exists()]
-    if missing:
-        raise LaminarError(
-            "LMR0601",
-            f'{len(missing)} file(s) of source "{source}" are gone',
-            detail="missing: " + ", ".join(missing[:3]) + (" …" if len(missing) > 3 else ""),
-            hint="Put the files back and run again. If they are lost for good, `laminar run VIEW --replan` plans the "
-            "epoch anew without them.",
-            committed=committed,
-            next_command="laminar run VIEW",
-        )
+def unreadable(source: str, path: str, detail: str, committed: str | None = None) -> LaminarError:
+    return LaminarError(
+        "LMR0609",
+        f'a file of source "{source}" cannot be read',
+        detail=f"{path}: {detail}",
+        hint="Replace the file with a whole one, or take it away (a name that begins with `_` or `.` is not read), "
+        "and run again; with --replan if an epoch with this file is already planned.",
+        committed=committed,
+    )
 
 
 def schema_sql(fields: Sequence[Field]) -> str:
     """The fields as Spark's DDL."""
     return ", ".join(f"`{field.name.replace('`', '``')}` {field.type}" for field in fields)
-
-
-def file_url(path: str) -> str:
-    """A local path as Spark's `_metadata.file_path` spells it: percent-encoded, with one slash."""
-    return "file:" + Path(path).as_uri().removeprefix("file://")

@@ -2,47 +2,51 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile, with_footers
+from laminar_dagster.engine.sources import delta_errors as errors
+from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile
+from laminar_dagster.engine.sources.delta_log import DeltaLog, missing
+from laminar_dagster.engine.sources.delta_schema import physical_names, same_type, table_fields
+from laminar_dagster.engine.sources.footers import Footers
 from laminar_dagster.engine.sources.parquet import FILE, parquet_frame
-from laminar_dagster.errors import LaminarError, did_you_mean
+from laminar_dagster.engine.sources.paths import path_in_log
+from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.semantics.spark_sql import quoted
-from laminar_dagster.semantics.types import DataType, parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PHYSICAL_NAME = "delta.columnMapping.physicalName"
-
 
 class DeltaConnector:
-    """Position: the last version taken. A version that only adds rows is a commit; one that rewrites is refused."""
+    """Position: the last version taken, and the id of the table whose version it is.
+
+    A version that only adds rows is a commit; one that rewrites is refused, unless the source passes over them.
+    """
 
     keeps_ledger = False
 
     def __init__(self, source: Source, root: Path) -> None:
         self.source = source
         self.path = root / source.options["path"]
+        self.log = DeltaLog(self.path)
+        self._table_id: str | None = None
 
     def _table(self) -> DeltaTable:
         try:
-            return DeltaTable(str(self.path))
+            table = DeltaTable(str(self.path))
         except TableNotFoundError:
-            raise LaminarError(
-                "LMR0602",
-                f'source "{self.source.name}" has no Delta table at {self.path}',
-                hint="Create the table, or correct `path` in CREATE SOURCE (it is relative to the project).",
-            ) from None
+            raise errors.not_found(self.source, self.path) from None
+        self._table_id = str(table.metadata().id)
+        return table
 
     def fields(self) -> tuple[Field, ...]:
         return self.source.columns or table_fields(self._table())
@@ -50,67 +54,73 @@ class DeltaConnector:
     def pending(self, position: Any, limit: Limit) -> list[SourceCommit]:
         table = self._table()
         current = table.version()
+        if position is not None and (position["table"] != self._table_id or position["version"] > current):
+            raise errors.recreated(self.source, self.path, position["version"], current)
         self._check_schema(table)
-        if position is None and not self._replayable(current):
+        if position is None and not self.log.replayable(current):
             return [self._snapshot(table)]
+        first = 0 if position is None else position["version"] + 1
+        return self._commits(range(first, current + 1), physical_names(table), limit)
+
+    def _commits(self, versions: range, physical: dict[str, str], limit: Limit) -> list[SourceCommit]:
+        """What can be taken of the versions. One that cannot be read stops the run only when it is the next one."""
         found: list[SourceCommit] = []
-        for version in range(0 if position is None else position + 1, current + 1):
-            commit = self._commit(version)
-            if not commit.files:
-                found.append(commit)
-                continue
-            if not limit.take(commit) and any(c.files for c in found):
+        order = 0
+        for number in versions:
+            try:
+                commit = self._commit(number, physical)
+            except LaminarError:
+                if found:
+                    break
+                raise
+            # Writers' clocks differ; versions never change places.
+            order = max(order, commit.order)
+            if commit.files and not limit.take(commit) and any(c.files for c in found):
                 break
-            found.append(commit)
+            found.append(replace(commit, order=order))
         return found
 
     def backlog(self, position: Any) -> int:
-        return int(self._table().version() - (-1 if position is None else position))
+        return int(self._table().version() - (-1 if position is None else position["version"]))
 
     def position_after(self, commits: Sequence[SourceCommit], position: Any) -> Any:
-        return int(commits[-1].id) if commits else position
-
-    def _log_file(self, version: int) -> Path:
-        return self.path / "_delta_log" / f"{version:020d}.json"
-
-    def _replayable(self, current: int) -> bool:
-        """Whether the whole history is still there, so that lateness can be judged version by version."""
-        if not all(self._log_file(version).exists() for version in range(current + 1)):
-            return False
-        files = [add for version in range(current + 1) for add in self._actions(version)[0]]
-        rewritten = any(self._actions(version)[1] for version in range(current + 1))
-        return not rewritten and all((self.path / unquote(add["path"])).exists() for add in files)
+        if not commits:
+            return position
+        if self._table_id is None:
+            self._table()
+        return {"version": max(int(commit.id) for commit in commits), "table": self._table_id}
 
     def _snapshot(self, table: DeltaTable) -> SourceCommit:
         """A table whose past is gone or was rewritten begins with what it holds now, as one commit."""
-        files = tuple(SourceFile(str(self.path / unquote(uri)), 0, None) for uri in _paths(table))
+        adds = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes", "num_records"])
+        files = tuple(
+            SourceFile(str(self._listed(add["path"])), add["size_bytes"], add["num_records"])
+            for add in adds.to_pylist()
+        )
         return SourceCommit(self.source.name, str(table.version()), 0, files, snapshot=True)
 
-    def _actions(self, version: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
-        adds, removes, at = [], [], 0
-        for line in self._log_file(version).read_text().splitlines():
-            action = json.loads(line)
-            if "add" in action and action["add"].get("dataChange", True):
-                adds.append(action["add"])
-            if "remove" in action and action["remove"].get("dataChange", True):
-                removes.append(action["remove"])
-            at = action.get("commitInfo", {}).get("timestamp", at)
-        return adds, removes, at
+    def _listed(self, written: str) -> Path:
+        """deltalake gives a path decoded; a name that itself has a percent sign must not be decoded twice."""
+        plain = self.path / written
+        return plain if plain.exists() else path_in_log(self.path, written)
 
-    def _commit(self, version: int) -> SourceCommit:
-        if not self._log_file(version).exists():
-            raise self._lost(version)
-        adds, removes, at = self._actions(version)
-        if removes:
-            if self.source.options.get("on_rewrite") != "ignore":
-                raise self._rewritten(version)
-            adds = []
-        files = [
-            SourceFile(str(self.path / unquote(add["path"])), add["size"], None, partition=_partition(add))
-            for add in adds
-        ]
-        known = with_footers(files, self.source.watermark_column)
-        return SourceCommit(self.source.name, str(version), at, known)
+    def _commit(self, number: int, physical: dict[str, str]) -> SourceCommit:
+        version = self.log.version(number)
+        if version is None:
+            raise errors.log_cleaned(self.source, self.path, number)
+        files = () if version.rewrites else version.files
+        if version.rewrites and self.source.options.get("on_rewrite") != "ignore":
+            raise errors.rewritten(self.source, self.path, number)
+        gone = missing(files)
+        if gone:
+            raise errors.vacuumed(self.source, number, gone)
+        return SourceCommit(self.source.name, str(number), version.at, self._described(files, physical))
+
+    def _described(self, files: Sequence[SourceFile], physical: dict[str, str]) -> tuple[SourceFile, ...]:
+        time = self.source.watermark_column
+        logical = {name: column for column, name in physical.items()}
+        renamed = [replace(f, partition=tuple((logical.get(n, n), v) for n, v in f.partition)) for f in files]
+        return Footers(self.source, physical.get(time, time) if time is not None else None).of(renamed)
 
     def frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
         if commits[0].snapshot:
@@ -118,81 +128,12 @@ class DeltaConnector:
             columns = [quoted(field.name) for field in self.fields()]
             return reader.load(str(self.path)).selectExpr(*columns, f"_metadata.file_path AS {FILE}")
         with_files = [commit for commit in commits if commit.files]
-        return parquet_frame(spark, self.fields(), with_files, _physical_names(self._table()))
-
-    # --- what can be wrong ---------------------------------------------------------------------------------
+        return parquet_frame(spark, self.fields(), with_files, physical_names(self._table()))
 
     def _check_schema(self, table: DeltaTable) -> None:
         found = {field.name: field.type for field in table_fields(table)}
         for field in self.source.columns:
             if field.name not in found:
-                raise self._changed(f'column "{field.name}" is not in the table', field.name, list(found))
-            if found[field.name] != field.type:
-                raise self._changed(
-                    f'column "{field.name}" is {found[field.name]} in the table and {field.type} in CREATE SOURCE',
-                    field.name,
-                    list(found),
-                )
-
-    def _changed(self, detail: str, name: str, columns: list[str]) -> LaminarError:
-        hint = did_you_mean(name, [c for c in columns if c != name], "")
-        return LaminarError(
-            "LMR0603",
-            f'the schema of source "{self.source.name}" does not fit its declaration',
-            detail=f"{self.path}: {detail}",
-            hint=f"Correct CREATE SOURCE, or put the column back. {hint or ''}".strip(),
-            committed="Nothing was read; all earlier epochs stand.",
-        )
-
-    def _rewritten(self, version: int) -> LaminarError:
-        return LaminarError(
-            "LMR0604",
-            f'version {version} of source "{self.source.name}" removes or rewrites rows that were already read',
-            detail=f"{self.path} is read as append only; version {version} is a DELETE, UPDATE, MERGE or overwrite.",
-            hint="Read the table as a change feed (changes = 'cdf'), or say on_rewrite = 'ignore' in CREATE SOURCE to "
-            "pass over such versions.",
-            committed=f"All versions before {version} can be taken; nothing of version {version} was.",
-        )
-
-    def _lost(self, version: int) -> LaminarError:
-        return LaminarError(
-            "LMR0605",
-            f'version {version} of source "{self.source.name}" is no longer in the table\'s log',
-            detail=f"{self.path}: the log was cleaned beyond the last version that this view read ({version - 1}).",
-            hint="Rows between the two cannot be known any more. Rebuild the view in a new data directory, and keep "
-            "the log longer (delta.logRetentionDuration) than the longest pause between runs.",
-            committed=f"Everything up to version {version - 1} is committed.",
-        )
-
-
-def table_fields(table: DeltaTable) -> tuple[Field, ...]:
-    return schema_fields(table.schema())
-
-
-def schema_fields(schema: Schema) -> tuple[Field, ...]:
-    document = json.loads(schema.to_json())
-    return tuple(Field(entry["name"], _type_of(entry["type"])) for entry in document["fields"])
-
-
-def _type_of(delta: Any) -> DataType:
-    names = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}
-    if not isinstance(delta, str):
-        return DataType(json.dumps(delta, sort_keys=True))
-    return parse_type(names.get(delta, delta))
-
-
-def _physical_names(table: DeltaTable) -> dict[str, str]:
-    document = json.loads(table.schema().to_json())
-    return {
-        entry["name"]: entry["metadata"][PHYSICAL_NAME]
-        for entry in document["fields"]
-        if PHYSICAL_NAME in entry.get("metadata", {})
-    }
-
-
-def _paths(table: DeltaTable) -> list[str]:
-    return [str(path) for path in pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()]
-
-
-def _partition(add: dict[str, Any]) -> tuple[tuple[str, str | None], ...]:
-    return tuple(add.get("partitionValues", {}).items())
+                raise errors.column_missing(self.source, self.path, field.name, list(found))
+            if not same_type(found[field.name], field.type):
+                raise errors.column_retyped(self.source, self.path, field, found[field.name])

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile, schema_sql, with_footers
-from laminar_dagster.engine.sources.parquet import FILE, parquet_frame
+from laminar_dagster.engine.sources.commits import COMPRESSED, Limit, SourceCommit, SourceFile
+from laminar_dagster.engine.sources.csv_lines import Dialect, csv_frame
+from laminar_dagster.engine.sources.footers import Footers
+from laminar_dagster.engine.sources.json_lines import json_frame
+from laminar_dagster.engine.sources.parquet import parquet_frame
+from laminar_dagster.engine.sources.text_values import can_be_text
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import Field, Source
-from laminar_dagster.semantics.spark_sql import quoted
-from laminar_dagster.semantics.types import STRING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RAW = "_raw"
-MALFORMED = "_malformed"
-SUFFIXES = {"json": (".json", ".jsonl", ".ndjson"), "csv": (".csv",), "parquet": (".parquet",)}
+SUFFIXES = {"json": (".json", ".jsonl", ".ndjson"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}
+UNREADABLE = (".zip", ".zst", ".xz", ".7z", ".lz4", ".snappy", ".br", ".z")
 
 
 class FilesConnector:
@@ -32,39 +32,76 @@ class FilesConnector:
         self.source = source
         self.path = root / source.options["path"]
         self.format = source.options["format"]
+        unfit = [field for field in source.columns if not can_be_text(field.type)]
+        if self.format == "csv" and unfit:
+            raise LaminarError(
+                "LMR0610",
+                f'column "{unfit[0].name}" of source "{source.name}" is {unfit[0].type}, which CSV cannot hold',
+                hint="Declare it STRING, or use JSON lines or Parquet.",
+            )
 
     def fields(self) -> tuple[Field, ...]:
         return self.source.columns
 
     def pending(self, position: Any, limit: Limit) -> list[SourceCommit]:
         found: list[SourceCommit] = []
+        footers = Footers(self.source, self.source.watermark_column, self.source.columns)
         for path, size, order in self._new(position or {}):
-            file = SourceFile(str(path), size)
-            known = with_footers([file], self.source.watermark_column) if self.format == "parquet" else (file,)
-            commit = SourceCommit(self.source.name, path.relative_to(self.path).as_posix(), order, known)
+            files = (SourceFile(str(path), size),)
+            known = footers.of(files) if self.format == "parquet" else files
+            commit = SourceCommit(self.source.name, self._name(path), order, known)
             if not limit.take(commit) and found:
                 break
             found.append(commit)
         return found
 
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.path).as_posix()
+
     def _new(self, seen: dict[str, int]) -> list[tuple[Path, int, int]]:
+        """Files not taken yet, oldest first by modification time, then by name; the order is recorded when taken."""
         if not self.path.is_dir():
             raise LaminarError(
                 "LMR0602",
                 f'source "{self.source.name}" has no directory at {self.path}',
                 hint="Create the directory, or correct `path` in CREATE SOURCE (it is relative to the project).",
+                committed="Nothing was read; all earlier epochs stand.",
             )
-        listed: list[tuple[int, Path, int]] = []
-        for path in self.path.rglob("*"):
-            if path.suffix.lower() not in SUFFIXES[self.format] or path.name.startswith(("_", ".")):
+        listed: list[tuple[int, str, Path, int]] = []
+        for path in self.listed():
+            try:
+                status = path.stat()
+            except FileNotFoundError:
                 continue
-            status = path.stat()
-            name = path.relative_to(self.path).as_posix()
+            name = self._name(path)
             if name not in seen:
-                listed.append((status.st_mtime_ns // 1_000_000, path, status.st_size))
+                listed.append((status.st_mtime_ns, name, path, status.st_size))
             elif seen[name] != status.st_size:
                 raise self._changed(name, seen[name], status.st_size)
-        return [(path, size, at) for at, path, size in sorted(listed)]
+        return [(path, size, at // 1_000_000) for at, _, path, size in sorted(listed)]
+
+    def listed(self) -> Iterator[Path]:
+        """The source's files, in no order. What is hidden, or in a hidden folder, is not there yet."""
+        for path in self.path.rglob("*"):
+            parts = path.relative_to(self.path).parts
+            if any(part.startswith(("_", ".")) for part in parts) or not self._wanted(path) or not path.is_file():
+                continue
+            yield path
+
+    def _wanted(self, path: Path) -> bool:
+        last = path.suffix.lower()
+        bare = path.with_suffix("") if last in (*COMPRESSED, *UNREADABLE) else path
+        pattern = self.source.options.get("pattern")
+        wanted = fnmatch(path.name, pattern) if pattern else bare.suffix.lower() in SUFFIXES[self.format]
+        if wanted and (last in UNREADABLE or (last in COMPRESSED and self.format == "parquet")):
+            raise LaminarError(
+                "LMR0609",
+                f'file "{self._name(path)}" of source "{self.source.name}" is compressed in a way that is not read',
+                hint="Text may be plain, .gz or .bz2; Parquet is compressed inside. Unpack the file, or rename it to "
+                "begin with `_`, which leaves it out.",
+                committed="Everything read so far is committed; nothing of this run is.",
+            )
+        return wanted
 
     def _changed(self, name: str, before: int, now: int) -> LaminarError:
         return LaminarError(
@@ -86,59 +123,6 @@ class FilesConnector:
         if self.format == "parquet":
             return parquet_frame(spark, self.fields(), commits)
         paths = [file.path for commit in commits for file in commit.files]
-        return self._json(spark, paths) if self.format == "json" else self._csv(spark, paths)
-
-    def _json(self, spark: SparkSession, paths: list[str]) -> DataFrame:
-        """Line by line: a line that is no JSON object of the declared types is kept whole as malformed."""
-        lines = spark.read.text(paths).selectExpr("value", f"_metadata.file_path AS {FILE}")
-        ddl = f"{schema_sql(self.fields())}, {MALFORMED} STRING".replace("'", "\\'")
-        options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{MALFORMED}')"
-        parsed = lines.filter("trim(value) <> ''").selectExpr(
-            f"from_json(value, '{ddl}', {options}) AS j", f"value AS {RAW}", FILE
-        )
-        names = [f"j.{quoted(field.name)}" for field in self.fields()]
-        bad = f"CASE WHEN j IS NULL OR j.{MALFORMED} IS NOT NULL THEN {RAW} END AS {MALFORMED}"
-        return parsed.selectExpr(*names, RAW, bad, FILE)
-
-    def _csv(self, spark: SparkSession, paths: list[str]) -> DataFrame:
-        by_header: dict[tuple[str, ...], list[str]] = defaultdict(list)
-        for path in paths:
-            by_header[self._header(path)].append(path)
-        parts = [self._csv_part(spark, header, group) for header, group in by_header.items()]
-        whole = parts[0]
-        for part in parts[1:]:
-            whole = whole.unionByName(part)
-        return whole
-
-    def _has_header(self) -> bool:
-        return self.source.options.get("header", "true").lower() == "true"
-
-    def _delimiter(self) -> str:
-        return self.source.options.get("delimiter", ",")
-
-    def _header(self, path: str) -> tuple[str, ...]:
-        """The file's own column names; the declared ones where it has no header line."""
-        if not self._has_header():
-            return tuple(field.name for field in self.fields())
-        with Path(path).open(newline="", encoding="utf-8-sig", errors="replace") as handle:
-            first = next(csv.reader(handle, delimiter=self._delimiter()), [])
-        return tuple(name.strip() for name in first)
-
-    def _csv_part(self, spark: SparkSession, header: tuple[str, ...], paths: list[str]) -> DataFrame:
-        declared = {field.name.lower(): field for field in self.fields()}
-        columns = [declared.get(name.lower(), Field(f"_ignored_{i}", STRING)) for i, name in enumerate(header)]
-        ddl = f"{schema_sql(columns)}, {MALFORMED} STRING" if columns else f"{MALFORMED} STRING"
-        reader = spark.read.schema(ddl).options(
-            header=self._has_header(),
-            sep=self._delimiter(),
-            mode="PERMISSIVE",
-            columnNameOfCorruptRecord=MALFORMED,
-            enforceSchema=True,
-        )
-        present = {column.name for column in columns}
-        names = [
-            quoted(f.name) if f.name in present else f"CAST(NULL AS {f.type}) AS {quoted(f.name)}"
-            for f in self.fields()
-        ]
-        extra = [f"{MALFORMED} AS {RAW}", MALFORMED, f"_metadata.file_path AS {FILE}"]
-        return reader.csv(paths).selectExpr(*names, *extra)
+        if self.format == "json":
+            return json_frame(spark, self.fields(), paths)
+        return csv_frame(spark, self.fields(), paths, Dialect.from_options(self.source.options))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile, with_footers
+from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile
+from laminar_dagster.engine.sources.footers import Footers
 from laminar_dagster.engine.sources.parquet import parquet_frame
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.semantics.types import DataType
@@ -59,7 +60,7 @@ class MemoryConnector:
         for path in sorted(self.root.glob("*.parquet"))[position or 0 :]:
             number, order = path.stem.split("-")
             plain = SourceFile(str(path), path.stat().st_size)
-            files = with_footers([plain], self.source.watermark_column)
+            files = Footers(self.source, self.source.watermark_column).of([plain])
             commit = SourceCommit(self.source.name, number, int(order), files)
             if not limit.take(commit) and found:
                 break

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from laminar_dagster.engine.sources.commits import SourceCommit, file_url, schema_sql
+from laminar_dagster.engine.sources.commits import SourceCommit, schema_sql
+from laminar_dagster.engine.sources.paths import file_url, read_options
 from laminar_dagster.semantics.query import Field
 from laminar_dagster.semantics.spark_sql import quoted
 
@@ -25,8 +26,9 @@ def parquet_frame(
     files = [file for commit in commits for file in commit.files]
     partitioned = {name for file in files[:1] for name, _ in file.partition}
     inside = [Field((physical or {}).get(f.name, f.name), f.type) for f in fields if f.name not in partitioned]
-    reader = spark.read.schema(schema_sql(inside)) if inside else spark.read
-    frame = reader.parquet(*(file.path for file in files))
+    paths = [file.path for file in files]
+    reader = spark.read.options(**read_options(paths)).schema(schema_sql(inside)) if inside else spark.read
+    frame = reader.parquet(*paths)
     names = [quoted(f.name) for f in fields if f.name not in partitioned]
     columns = [f"{quoted(field.name)} AS {name}" for field, name in zip(inside, names, strict=True)]
     frame = frame.selectExpr(*columns, f"_metadata.file_path AS {FILE}")
@@ -39,7 +41,7 @@ def _with_partition_values(
     """Partition columns live in the log, not in the files: bring them in by the file's name."""
     files = [file for commit in commits for file in commit.files]
     names = [name for name, _ in files[0].partition]
-    rows = [(file_url(file.path), *(value for _, value in file.partition)) for file in files]
+    rows = [(file_url(file.path), *(dict(file.partition)[name] or None for name in names)) for file in files]
     ddl = ", ".join([f"{FILE} STRING", *(f"{quoted('_p_' + name)} STRING" for name in names)])
     values = spark.createDataFrame(rows, ddl)
     joined = frame.join(values.hint("broadcast"), FILE)

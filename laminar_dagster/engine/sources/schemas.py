@@ -8,19 +8,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import Schema
 
-from laminar_dagster.engine.sources.delta import DeltaConnector, schema_fields
-from laminar_dagster.engine.sources.files import SUFFIXES
+from laminar_dagster.engine.sources.commits import unreadable
+from laminar_dagster.engine.sources.delta import DeltaConnector
+from laminar_dagster.engine.sources.delta_schema import schema_fields
+from laminar_dagster.engine.sources.files import FilesConnector
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import Field, Source
+from laminar_dagster.sql.catalog import read_source_options
 from laminar_dagster.sql.statements import SourceStatement
 
 
 def schema_of(statement: SourceStatement, root: Path) -> tuple[Field, ...]:
-    options = {name: str(option.value) for name, option in statement.options.items()}
-    if options.get("connector") == "delta":
-        return DeltaConnector(Source(statement.name, "delta", (), options), root).fields()
-    if options.get("connector") == "files" and options.get("format") == "parquet":
-        return _parquet_fields(statement, root / options["path"])
+    _, options = read_source_options(statement, ())
+    connector = statement.options["connector"].value.lower()
+    source = Source(statement.name, connector, (), options)
+    if connector == "delta":
+        return DeltaConnector(source, root).fields()
+    if connector == "files" and options["format"] == "parquet":
+        return _parquet_fields(statement, FilesConnector(source, root))
     raise LaminarError(
         "LMR0607",
         f'source "{statement.name}" needs its columns declared',
@@ -30,13 +35,17 @@ def schema_of(statement: SourceStatement, root: Path) -> tuple[Field, ...]:
     )
 
 
-def _parquet_fields(statement: SourceStatement, folder: Path) -> tuple[Field, ...]:
-    first = next((p for p in sorted(folder.rglob("*")) if p.suffix.lower() in SUFFIXES["parquet"]), None)
+def _parquet_fields(statement: SourceStatement, connector: FilesConnector) -> tuple[Field, ...]:
+    first = min(connector.listed(), default=None)
     if first is None:
         raise LaminarError(
             "LMR0607",
-            f'source "{statement.name}" needs its columns declared: there is no Parquet file in {folder} to read them from',
+            f'source "{statement.name}" needs its columns declared: there is no Parquet file to read them from',
             where=statement.where,
+            detail=f"looked in {connector.path}",
         )
-    arrow: pa.Schema = pq.read_schema(first).remove_metadata()
+    try:
+        arrow: pa.Schema = pq.read_schema(first).remove_metadata()
+    except (pa.ArrowException, OSError) as problem:
+        raise unreadable(statement.name, str(first), str(problem)) from problem
     return schema_fields(Schema.from_arrow(arrow))

@@ -1,0 +1,148 @@
+"""CSV as rows: one line, one row. Columns are found by the header's names, or by position where there is none."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from laminar_dagster.engine.session import functions_of
+from laminar_dagster.engine.sources.commits import open_text
+from laminar_dagster.engine.sources.parquet import FILE
+from laminar_dagster.engine.sources.text_lines import (
+    DETAIL,
+    FAULT,
+    MALFORMED,
+    RAW,
+    TEXT,
+    TYPE_MISMATCH,
+    mismatches,
+    read_lines,
+    text_sql,
+)
+from laminar_dagster.engine.sources.text_values import from_text
+from laminar_dagster.semantics.query import Field
+from laminar_dagster.semantics.spark_sql import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+# Spark's CSV parser fails, and with it the whole epoch, on a line with more fields than its limit.
+MOST_FIELDS = 20_000
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How the files are written. Quotes inside a quoted value are doubled (RFC 4180)."""
+
+    header: bool = True
+    delimiter: str = ","
+    quote: str = '"'
+    null_value: str = ""
+
+    @staticmethod
+    def from_options(options: Mapping[str, str]) -> Dialect:
+        return Dialect(
+            options.get("header", "true") == "true",
+            options.get("delimiter", ",").replace("\\t", "\t"),
+            options.get("quote", '"'),
+            options.get("null_value", ""),
+        )
+
+    def parser_options(self) -> dict[str, str]:
+        return {
+            "mode": "PERMISSIVE",
+            "columnNameOfCorruptRecord": "_corrupt",
+            "sep": self.delimiter,
+            "quote": self.quote,
+            "escape": self.quote,
+            "nullValue": self.null_value,
+            "maxColumns": str(MOST_FIELDS + 2),
+        }
+
+
+def csv_frame(spark: SparkSession, fields: Sequence[Field], paths: Sequence[str], dialect: Dialect) -> DataFrame:
+    """Files with the same header line are read together."""
+    by_header: dict[str | None, list[str]] = defaultdict(list)
+    for path in paths:
+        by_header[_first_line(path) if dialect.header else None].append(path)
+    parts = [_part(spark, fields, group, header, dialect) for header, group in by_header.items()]
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.unionByName(part)
+    return whole
+
+
+def _first_line(path: str) -> str:
+    """The header line: the first one that is not blank, as Spark splits lines."""
+    with open_text(path) as handle:
+        for line in _lines(handle.readline().decode("utf-8-sig", errors="replace"), handle):
+            if line.strip(" \t"):
+                return line
+    return ""
+
+
+def _lines(first: str, rest: Iterator[bytes]) -> Iterator[str]:
+    yield from first.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for line in rest:
+        yield from line.decode("utf-8", errors="replace").replace("\r", "\n").split("\n")
+
+
+def _part(
+    spark: SparkSession, fields: Sequence[Field], paths: Sequence[str], header: str | None, dialect: Dialect
+) -> DataFrame:
+    lines = read_lines(spark, paths)
+    if header is not None:
+        lines = lines.filter(f"{TEXT} <> {text_sql(header)}")
+    columns = _columns(fields, header, dialect)
+    parsed = lines.withColumn("_j", _parse(spark, columns, dialect))
+    text_of = {name: f"_j._c{i}" for i, name in enumerate(columns) if name is not None}
+    values = [f"{_value(field, text_of)} AS {quoted(field.name)}" for field in fields]
+    problem = _problem(len(columns), dialect)
+    typed = parsed.selectExpr(*values, RAW, "_j", f"{problem} AS _problem", FILE)
+    mismatch = f"nullif({mismatches(fields, text_of)}, '')" if text_of else "CAST(NULL AS STRING)"
+    judged = typed.selectExpr("*", f"CASE WHEN _problem IS NULL THEN {mismatch} END AS _mismatch")
+    return judged.selectExpr(
+        *(quoted(field.name) for field in fields),
+        RAW,
+        f"CASE WHEN _problem IS NOT NULL THEN '{MALFORMED}' WHEN _mismatch IS NOT NULL THEN '{TYPE_MISMATCH}' END "
+        f"AS {FAULT}",
+        f"coalesce(_problem, _mismatch) AS {DETAIL}",
+        FILE,
+    )
+
+
+def _columns(fields: Sequence[Field], header: str | None, dialect: Dialect) -> list[str | None]:
+    """For each column of the file the declared one of that name, or None where it is not declared."""
+    if not header:
+        return [field.name for field in fields]
+    declared = {field.name.lower(): field.name for field in fields}
+    names = next(csv.reader([header], delimiter=dialect.delimiter, quotechar=dialect.quote))
+    return [declared.pop(name.strip().lower(), None) for name in names]
+
+
+def _parse(spark: SparkSession, columns: Sequence[str | None], dialect: Dialect) -> Column:
+    f = functions_of(spark)
+    ddl = ", ".join([*(f"_c{i} STRING" for i in range(len(columns))), "_corrupt STRING"])
+    few = f.expr(f"{_occurrences(dialect.delimiter)} <= {MOST_FIELDS}")
+    parsed: Column = f.when(few, f.from_csv(f.col(TEXT), f.lit(ddl), dialect.parser_options()))
+    return parsed
+
+
+def _value(field: Field, text_of: Mapping[str, str]) -> str:
+    if field.name not in text_of:
+        return f"CAST(NULL AS {field.type})"
+    return from_text(text_of[field.name], field.type)
+
+
+def _problem(count: int, dialect: Dialect) -> str:
+    """A quote that is not closed is malformed here: the parser would take the rest of the line as the value."""
+    return f"""CASE WHEN _broken THEN 'the line is not valid UTF-8'
+                    WHEN {_occurrences(dialect.quote)} % 2 = 1 THEN 'a quote is not closed'
+                    WHEN _j IS NULL OR _j._corrupt IS NOT NULL THEN 'the line does not have {count} fields' END"""
+
+
+def _occurrences(text: str) -> str:
+    return f"(length({TEXT}) - length(replace({TEXT}, {text_sql(text)}, '')))"

@@ -1,0 +1,91 @@
+"""JSON lines as rows. A line that is not one whole JSON object, or has a value of another type, says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from laminar_dagster.engine.session import functions_of
+from laminar_dagster.engine.sources.parquet import FILE
+from laminar_dagster.engine.sources.text_lines import (
+    DETAIL,
+    FAULT,
+    MALFORMED,
+    RAW,
+    TEXT,
+    TYPE_MISMATCH,
+    mismatches,
+    read_lines,
+)
+from laminar_dagster.engine.sources.text_values import from_json_value, json_type
+from laminar_dagster.semantics.query import Field
+from laminar_dagster.semantics.spark_sql import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+# Spark reads `1,5` in quotes as the decimal 15 where a comma groups digits; in this locale it does not.
+OPTIONS = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": "_corrupt",
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+    "locale": "de-CH",
+}
+
+
+def json_frame(spark: SparkSession, fields: Sequence[Field], paths: Sequence[str]) -> DataFrame:
+    """The parser stops at the end of the first value, so `{…}{…}` and `{…} junk` would pass.
+
+    Each line is therefore parsed inside an object of our own, and only a whole line leaves `_end` readable. Lines
+    that fail are parsed once more as text alone, which tells a type that does not fit from bad syntax.
+    """
+    whole = "concat('{\"_row\":', " + TEXT + ", ',\"_end\":0}')"
+    parsed = (
+        read_lines(spark, paths)
+        .selectExpr("*", f"{whole} AS _whole")
+        .withColumn("_j", _parse(spark, [f"{quoted(f.name)}: {json_type(f.type)}" for f in fields]))
+    )
+    values = [f"{from_json_value(_inside('_j', f), f.type)} AS {quoted(f.name)}" for f in fields]
+    typed = parsed.selectExpr(*values, RAW, "_whole", "_broken", "_j", FILE)
+    odd = " OR ".join(["_broken", _unreadable("_j"), *(_unfit(f) for f in fields)])
+    judged = typed.selectExpr("*", f"{odd} AS _odd").withColumn("_s", _texts(spark, fields))
+    return judged.selectExpr(
+        *(quoted(field.name) for field in fields), RAW, f"{_fault()} AS {FAULT}", f"{_detail(fields)} AS {DETAIL}", FILE
+    )
+
+
+def _parse(spark: SparkSession, columns: Sequence[str]) -> Column:
+    f = functions_of(spark)
+    ddl = f"_row STRUCT<{', '.join(columns)}>, _end INT, _corrupt STRING"
+    parsed: Column = f.from_json(f.col("_whole"), ddl, OPTIONS)
+    return parsed
+
+
+def _texts(spark: SparkSession, fields: Sequence[Field]) -> Column:
+    f = functions_of(spark)
+    texts: Column = f.when(f.col("_odd"), _parse(spark, [f"{quoted(field.name)}: STRING" for field in fields]))
+    return texts
+
+
+def _inside(parsed: str, field: Field) -> str:
+    return f"{parsed}._row.{quoted(field.name)}"
+
+
+def _unreadable(parsed: str) -> str:
+    return f"({parsed}._corrupt IS NOT NULL OR {parsed}._end IS NULL OR {parsed}._row IS NULL)"
+
+
+def _unfit(field: Field) -> str:
+    return f"({_inside('_j', field)} IS NOT NULL AND {quoted(field.name)} IS NULL)"
+
+
+def _fault() -> str:
+    return f"""CASE WHEN _broken THEN '{MALFORMED}' WHEN NOT _odd THEN NULL
+                    WHEN {_unreadable("_s")} THEN '{MALFORMED}' ELSE '{TYPE_MISMATCH}' END"""
+
+
+def _detail(fields: Sequence[Field]) -> str:
+    named = mismatches(fields, {field.name: _inside("_s", field) for field in fields})
+    return f"""CASE WHEN _broken THEN 'the line is not valid UTF-8' WHEN NOT _odd THEN NULL
+                    WHEN {_unreadable("_s")} THEN 'the line is not one JSON object' ELSE {named} END"""

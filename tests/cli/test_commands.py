@@ -1,0 +1,155 @@
+"""The command line as a user meets it: a project run once, then looked at with no JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+SQL = """
+CREATE SOURCE sales (region STRING, amount DECIMAL(10,2), at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '5' SECOND)
+WITH (connector = 'files', path = 'landing', format = 'json');
+
+CREATE MATERIALIZED VIEW per_minute AS
+SELECT window_start, window_end, region, COUNT(*) AS n, SUM(amount) AS total
+FROM TUMBLE(sales, at, INTERVAL '1' MINUTE)
+GROUP BY window_start, window_end, region
+EMIT ON WINDOW CLOSE;
+"""
+FIRST = [
+    '{"region": "eu", "amount": 1.10, "at": "2026-01-01T12:00:01Z"}',
+    '{"region": "us", "amount": 2.20, "at": "2026-01-01T12:00:30Z"}',
+    '{"region": "us", "amount": "much", "at": "2026-01-01T12:00:31Z"}',
+    '{"region": "eu"',
+    '{"region": "eu", "amount": 3.30, "at": "2026-01-01T12:01:40Z"}',
+]
+SECOND = [
+    '{"region": "eu", "amount": 9.90, "at": "2026-01-01T12:00:05Z"}',
+    '{"region": "eu", "amount": 4.40, "at": "2026-01-01T12:02:30Z"}',
+]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, connect_url: str) -> Path:
+    """A project with two epochs behind it."""
+    root = tmp_path_factory.mktemp("project")
+    (root / "sql").mkdir()
+    (root / "sql" / "views.sql").write_text(SQL)
+    (root / "landing").mkdir()
+    for name, lines in (("1.json", FIRST), ("2.json", SECOND)):
+        (root / "landing" / name).write_text("\n".join(lines))
+        found = laminar(root, "run", "--json", LAMINAR_SPARK=connect_url)
+        assert found.returncode == 0, found.stderr
+    return root
+
+
+def laminar(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "laminar_dagster.cli", *arguments, "--project", str(root)]
+    return subprocess.run(command, env={**os.environ, **environment}, text=True, capture_output=True, check=False)
+
+
+def look(root: Path, *arguments: str) -> Any:
+    """A reading command, on a machine that has no Java."""
+    found = laminar(root, *arguments, PATH="/nowhere", JAVA_HOME="")
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def test_run_says_what_it_did_and_a_second_run_finds_nothing_new(project: Path, connect_url: str) -> None:
+    found = laminar(project, "run", LAMINAR_SPARK=connect_url)
+    assert (found.returncode, found.stdout) == (0, "per_minute: nothing new\n")
+
+
+def test_show_prints_the_closed_windows(project: Path) -> None:
+    rows = [json.loads(line) for line in look(project, "show", "per_minute", "--format", "json").splitlines()]
+    assert [(r["window_start"], r["region"], r["n"], r["total"]) for r in rows] == [
+        ("2026-01-01T12:00:00Z", "eu", 1, "1.10"),
+        ("2026-01-01T12:00:00Z", "us", 1, "2.20"),
+        ("2026-01-01T12:01:00Z", "eu", 1, "3.30"),
+    ]
+
+
+def test_show_takes_a_condition_and_an_epoch(project: Path) -> None:
+    filtered = look(project, "show", "per_minute", "--where", "region = 'us'", "--format", "csv")
+    assert len(filtered.splitlines()) == 2
+    assert "3.30" not in look(project, "show", "per_minute", "--epoch", "1")
+
+
+def test_show_prints_what_was_set_aside_with_the_original_text_and_the_file(project: Path) -> None:
+    lines = look(project, "show", "per_minute", "--side-output", "--format", "json").splitlines()
+    entries = {entry["reason"]: entry for entry in map(json.loads, lines)}
+    assert set(entries) == {"malformed_record", "type_mismatch", "allowed_lateness_exceeded"}
+    assert entries["malformed_record"]["original_event"] == '{"region": "eu"'
+    assert entries["type_mismatch"]["source_file"].endswith("landing/1.json")
+    assert entries["allowed_lateness_exceeded"]["kind"] == "late"
+    assert json.loads(entries["allowed_lateness_exceeded"]["group_key"]) == {"region": "eu"}
+
+
+def test_state_shows_open_windows_watermark_and_timers_at_any_epoch(project: Path) -> None:
+    now = json.loads(look(project, "state", "per_minute", "--json"))
+    then = json.loads(look(project, "state", "per_minute", "--epoch", "1", "--json"))
+    assert (now["epoch"], now["watermark"]) == (2, "2026-01-01T12:02:25Z")
+    assert [window["window_start"] for window in now["open_windows"]] == ["2026-01-01T12:02:00Z"]
+    assert then["watermark"] == "2026-01-01T12:01:35Z"
+    assert then["open_windows"][0]["closes_at_watermark"] == "2026-01-01T12:02:00Z"
+    assert now["shards"][0]["shard"] == "sales"
+
+
+def test_state_history_accounts_for_every_row(project: Path) -> None:
+    epochs = json.loads(look(project, "state", "per_minute", "--history", "--json"))["epochs"]
+    for epoch in epochs:
+        counts = epoch["counts"]
+        assert counts["rows_in"] == sum(counts[fate] for fate in ("aggregated", "filtered", "late", "error"))
+    assert sum(epoch["counts"]["rows_in"] for epoch in epochs) == len(FIRST) + len(SECOND)
+
+
+def test_state_and_show_are_readable_by_people(project: Path) -> None:
+    assert "per_minute: epoch 2, watermark 2026-01-01T12:02:25Z" in look(project, "state", "per_minute")
+    assert "3 of 3 row(s)" in look(project, "show", "per_minute")
+
+
+def test_explain_prints_the_plan_as_a_tree(project: Path) -> None:
+    text = look(project, "explain", "per_minute")
+    for word in ("sales", "watermark", "TUMBLE", "region", "SUM", "ON WINDOW CLOSE", "append", "bucket"):
+        assert word.lower() in text.lower()
+
+
+def test_an_unknown_view_is_an_error_with_the_name_that_was_meant(project: Path) -> None:
+    found = laminar(project, "show", "per_minut")
+    assert found.returncode == 1
+    assert 'there is no view "per_minut" in this project [LMR0103]' in found.stderr
+    assert 'Did you mean "per_minute"?' in found.stderr
+
+
+def test_an_epoch_that_is_not_there_is_an_error(project: Path) -> None:
+    assert "there is no committed epoch 7 [LMR0404]" in laminar(project, "state", "per_minute", "--epoch", "7").stderr
+
+
+def test_a_changed_query_over_old_state_is_refused_and_says_what_to_do(project: Path, connect_url: str) -> None:
+    views = project / "sql" / "views.sql"
+    views.write_text(SQL.replace("COUNT(*) AS n", "COUNT(region) AS n"))
+    try:
+        found = laminar(project, "run", LAMINAR_SPARK=connect_url)
+    finally:
+        views.write_text(SQL)
+    assert found.returncode == 1
+    assert "LMR0405" in found.stderr
+
+
+def test_doctor_finds_everything_in_order(project: Path) -> None:
+    found = laminar(project, "doctor")
+    assert found.returncode == 0, found.stdout
+    assert "WRONG" not in found.stdout
+
+
+def test_doctor_says_what_is_wrong_where_there_is_no_java(project: Path) -> None:
+    found = laminar(project, "doctor", PATH="/nowhere", JAVA_HOME="")
+    assert found.returncode == 1
+    assert "LMR0501" in found.stdout
