@@ -67,11 +67,10 @@ class Measured:
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
-    settings = SparkSettings(spark=options.spark, driver_memory=options.driver_memory)
-    console = Console()
+    console = Console(width=110)
     results: list[Measured] = []
     with tempfile.TemporaryDirectory(prefix="laminar-epoch-cost-") as folder:
-        bench = Bench(settings, Path(folder), options, console)
+        bench = Bench(_settings(options), Path(folder), options, console)
         try:
             for workload in _chosen(options):
                 results.append(bench.run(workload))
@@ -97,6 +96,12 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--spark", default="local[*]", help="Spark master (default: local[*])")
     parser.add_argument("--driver-memory", default="3g")
     return parser.parse_args(argv)
+
+
+def _settings(options: argparse.Namespace) -> SparkSettings:
+    if options.quick:
+        return SparkSettings.for_tests(options.spark)
+    return SparkSettings(spark=options.spark, driver_memory=options.driver_memory)
 
 
 def _chosen(options: argparse.Namespace) -> list[Workload]:
@@ -125,7 +130,7 @@ class Bench:
         source = self.root / workload.name / "source"
         self.console.print(f"{workload.name}: writing {workload.batches} × {workload.rows:,} rows")
         write_source(workload, source, self.kind)
-        measured = Measured(workload, self._warm_up_and_tune(workload))
+        measured = Measured(workload, self._warm_up_and_tune(workload) if self.tune else 1)
         for number in range(self.rounds):
             self._round(measured, source, number)
         shutil.rmtree(self.root / workload.name)
@@ -138,7 +143,7 @@ class Bench:
         write_source(short, source, self.kind)
         self._once(run_ours, self.spark, short, source)
         times: dict[int, float] = {}
-        for partitions in PARTITION_CHOICES if self.tune else (1,):
+        for partitions in PARTITION_CHOICES:
             self.theirs.conf.set("spark.sql.shuffle.partitions", str(partitions))
             outcome = self._once(run_structured_streaming, self.theirs, short, source)
             times[partitions] = median(tick.seconds for tick in outcome.ticks[WARM_UP_BATCHES:])
@@ -233,7 +238,7 @@ def _print_workload(console: Console, measured: Measured) -> None:
 
 def _print_summary(console: Console, results: Sequence[Measured]) -> None:
     table = Table(title="Milliseconds per micro-batch, median after warm-up", title_justify="left")
-    for heading in ("workload", "rows out", "ours", "Str. Streaming", "ratio", "target", "ratio of means", "flatness"):
+    for heading in ("workload", "rows out", "ours", "Structured Streaming", "ratio", "target", "of means", "flatness"):
         table.add_column(heading, justify="left" if heading == "workload" else "right")
     for measured in results:
         workload = measured.workload

@@ -58,7 +58,7 @@ WORKLOADS = {
 def quick(workload: Workload) -> Workload:
     """Small enough for a test: the same shape, no meaning in its times."""
     return replace(
-        workload.with_batches(6), rows=max(200, workload.rows // 50), keys=max(5, workload.keys // 50), target=0.0
+        workload.with_batches(4), rows=max(200, workload.rows // 50), keys=max(5, workload.keys // 50), target=0.0
     )
 
 

@@ -43,7 +43,7 @@ def show(
 ) -> None:
     """Print a view's rows."""
     if form not in FORMATS:
-        raise LaminarError("LMR0304", f'unknown format "{form}"', hint=f"One of: {', '.join(FORMATS)}.")
+        raise LaminarError("LMR0706", f'unknown format "{form}"', hint=f"One of: {', '.join(FORMATS)}.")
     found = project_of(project, data)
     found.plan(view)
     reader = StoreReader(found.store(view))
@@ -70,7 +70,7 @@ def select(rows: pa.Table, where: str | None, limit: int, side_output: bool) -> 
         found = connection.sql(f"SELECT * FROM rows {condition} ORDER BY {order} LIMIT {limit}").to_arrow_table()
     except duckdb.Error as problem:
         raise LaminarError(
-            "LMR0305",
+            "LMR0707",
             f"the condition cannot be used: {where}",
             detail=str(problem).split("\n")[0],
             hint=f"Columns: {', '.join(rows.column_names)}.",

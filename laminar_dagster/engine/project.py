@@ -54,7 +54,7 @@ class Project:
         plans = {plan.query.view: plan for plan in self.plans()}
         if view not in plans:
             raise LaminarError(
-                "LMR0103",
+                "LMR0701",
                 f'there is no view "{view}" in this project',
                 detail=f"looked in {self.sql}",
                 hint=did_you_mean(view, plans),
@@ -68,7 +68,7 @@ class Project:
         files = sorted(self.sql.glob("*.sql"))
         if not files:
             raise LaminarError(
-                "LMR0104",
+                "LMR0702",
                 f"there is no .sql file in {self.sql}",
                 hint="Write a view there (docs/tutorial/first-view.md), or say where the SQL is in laminar.toml.",
             )
@@ -85,10 +85,10 @@ def _settings(path: Path) -> dict[str, str]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as problem:
-        raise LaminarError("LMR0301", f"{path.name} is not valid TOML", detail=str(problem)) from problem
+        raise LaminarError("LMR0703", f"{path.name} is not valid TOML", detail=str(problem)) from problem
     for key, value in content.items():
         if key not in KEYS:
-            raise LaminarError("LMR0302", f'unknown setting "{key}" in {path.name}', hint=did_you_mean(key, KEYS))
+            raise LaminarError("LMR0704", f'unknown setting "{key}" in {path.name}', hint=did_you_mean(key, KEYS))
         if not isinstance(value, str):
-            raise LaminarError("LMR0303", f'setting "{key}" in {path.name} must be a string')
+            raise LaminarError("LMR0705", f'setting "{key}" in {path.name} must be a string')
     return content

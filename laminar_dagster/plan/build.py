@@ -8,13 +8,17 @@ from laminar_dagster.plan.rules import check
 from laminar_dagster.semantics.query import Field, Query
 from laminar_dagster.sql.catalog import SchemaOf
 from laminar_dagster.sql.resolve import resolve
-from laminar_dagster.sql.statements import SourceStatement, parse_script
+from laminar_dagster.sql.statements import Script, SourceStatement, parse_script
 
 
 def plan_script(text: str, *, file: str | None = None, schema_of: SchemaOf | None = None) -> tuple[Plan, ...]:
     """The plans of all views in the text, upstream first. Raises the first error of the first view that has one."""
-    queries = resolve(parse_script(text, file), schema_of or declared_columns_only)
-    return tuple(plan_view(query) for query in queries)
+    return plan_statements(parse_script(text, file), schema_of=schema_of)
+
+
+def plan_statements(script: Script, *, schema_of: SchemaOf | None = None) -> tuple[Plan, ...]:
+    """The same for statements that are parsed already; scripts of several files are added with `+`."""
+    return tuple(plan_view(query) for query in resolve(script, schema_of or declared_columns_only))
 
 
 def plan_view(query: Query) -> Plan:

@@ -125,12 +125,15 @@ def _output(query: Query) -> Node:
 def _emit(query: Query) -> Node:
     policy = query.emit
     period = f" {format_micros(query.period)}" if query.period is not None else ""
-    return Node(f"emit {policy.sql}{period}: {_moments(policy)}", [Node(_closing(query))])
+    children = [Node(_closing(query))]
+    if query.gap_fill is not None:
+        children.append(Node(f"gap fill: {query.gap_fill}"))
+    return Node(f"emit {policy.sql}{period}: {_moments(policy, query.window is not None)}", children)
 
 
-def _moments(policy: EmitPolicy) -> str:
+def _moments(policy: EmitPolicy, windowed: bool) -> str:
     moments = [policy.early.value] if policy.early is not Early.NOTHING else []
-    moments += ["when the watermark passes a window's end"] if policy.at_watermark else []
+    moments += ["when the watermark passes a window's end"] if policy.at_watermark and windowed else []
     moments += ["once, when a window closes"] if policy.at_close and policy.append_only else []
     return ", ".join(moments) + ("; append only" if policy.append_only else "; with retractions")
 
@@ -148,7 +151,15 @@ def _sink(query: Query) -> Node:
 
 def _side_output(query: Query) -> Node:
     routes = ", ".join(f"{kind} to {route}" for kind, route in sorted(query.side_output.routes.items()))
-    return Node(f"side output: {routes + ', the rest to table' if routes else 'table'}")
+    null = "takes processing time" if query.null_event_time == "fallback" else "is set aside"
+    children = [Node(f"a row without an event time {null}")]
+    limits = {
+        "groups in a window": query.max_groups_per_window,
+        "open windows of a group": query.max_windows_per_group,
+        "rows of state": query.max_state_rows,
+    }
+    children += [Node(f"at most {limit} {what}") for what, limit in limits.items() if limit is not None]
+    return Node(f"side output: {routes + ', the rest to table' if routes else 'table'}", children)
 
 
 def _state(plan: Plan) -> Node:

@@ -91,14 +91,15 @@ def _no_watermark(query: Query, entry: Input) -> LaminarError:
     shown = f'"{column}"' if column is not None else "this expression"
     declared = source.watermark_column
     detail = f'Its watermark is for "{declared}".' if declared not in (None, column) else None
-    example = column or "event_time"
+    remedy = f"Add WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND to CREATE SOURCE {source.name}."
+    if column is None or declared not in (None, column):
+        remedy = "Put the window over the column that has the watermark, or give the source the option watermark_lag."
     return LaminarError(
         "LMR0212",
         f'source "{source.name}" declares no watermark for {shown}, so its windows would never close',
         where=place(query, "window"),
         detail=detail,
-        hint=f"Add WATERMARK FOR {example} AS {example} - INTERVAL '5' SECOND to CREATE SOURCE {source.name}, "
-        "or the option watermark_lag.",
+        hint=remedy,
     )
 
 

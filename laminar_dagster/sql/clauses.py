@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -12,7 +11,7 @@ from laminar_dagster.errors import LaminarError, Span, did_you_mean, nearest
 from laminar_dagster.semantics import emit
 from laminar_dagster.semantics.emit import EmitPolicy
 from laminar_dagster.sql.intervals import IntervalText
-from laminar_dagster.sql.lexing import Words, is_word
+from laminar_dagster.sql.lexing import Words, closest, is_word
 
 CLAUSE_WORDS = ("ALLOW", "GAP", "EMIT", "LATE", "WITH")
 _SECOND_WORDS = {"ALLOW": "LATENESS", "GAP": "FILL", "LATE": "DATA"}
@@ -104,18 +103,18 @@ def read_clauses(words: Words) -> Clauses:
     return clauses
 
 
+_WHAT_COMES = "Behind the query come ALLOW LATENESS, GAP FILL, EMIT, LATE DATA TO and WITH (…), then a semicolon."
+
+
 def _unknown_clause(words: Words) -> LaminarError:
     token = words.peek()
     text = token.text if token is not None else ""
+    close = closest(text, CLAUSE_WORDS)
     return LaminarError(
         "LMR0005",
         f'"{text}" is not expected here',
         where=words.span_of(token),
-        hint=did_you_mean(
-            text.upper(),
-            CLAUSE_WORDS,
-            "Behind the query come ALLOW LATENESS, GAP FILL, EMIT, LATE DATA TO and WITH (…), then a semicolon.",
-        ),
+        hint=f"Did you mean {close}?" if close is not None else _WHAT_COMES,
     )
 
 
@@ -176,7 +175,7 @@ def _unknown_strategy(words: Words) -> LaminarError:
     if token is not None and token.text.upper() in ("ON", "AFTER") and following is not None:
         written = f"{token.text} {following.text}"
     spellings = [" ".join(spelling) for spelling, _ in _STRATEGIES]
-    close = difflib.get_close_matches(written.upper(), spellings, n=1, cutoff=0.75)
+    close = closest(written, spellings)
     listed = ", ".join(emit.EMIT_CLAUSES)
     if token is not None and " " in written and following is not None:
         where = words.span(token.start, following.end + 1)
@@ -187,7 +186,7 @@ def _unknown_strategy(words: Words) -> LaminarError:
         f"EMIT cannot be followed by {written}",
         where=where,
         detail=f"The strategies are {listed}.",
-        hint=f"Did you mean EMIT {close[0]}?" if close else None,
+        hint=f"Did you mean EMIT {close}?" if close else None,
     )
 
 

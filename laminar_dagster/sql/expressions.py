@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from laminar_dagster.errors import LaminarError, NotWiredError, Span, did_you_mean
+from laminar_dagster.errors import LaminarError, NotWiredError, Span
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Call, Column, Expression, Literal, RowError
 from laminar_dagster.semantics.functions import FUNCTIONS, ArgumentTypeError, callable_names, cast_value, castable
@@ -62,8 +62,8 @@ class Resolver:
         try:
             type_ = spec.result([argument.type for argument in args])
         except ArgumentTypeError as error:
-            shown = name.upper() if name in callable_names() else "this operator"
-            raise LaminarError("LMR0105", f"{shown} cannot take these types: {error}", where=self.at(node)) from None
+            prefix = f"{name.upper()}: " if name in callable_names() else ""
+            raise LaminarError("LMR0105", f"{prefix}{error}", where=self.at(node)) from None
         return Call(name, tuple(args), type_)
 
     def unsupported(self, node: exp.Expr) -> LaminarError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -140,6 +141,12 @@ class Words:
             where=self.span_of(token),
             hint=f"Did you mean {meant}?" if meant and token and meant != token.text.upper() else None,
         )
+
+
+def closest(word: str, known: Sequence[str]) -> str | None:
+    """The keyword of which this word is surely a misspelling: stricter than `nearest`, for a word could be a name."""
+    found = difflib.get_close_matches(word.upper(), known, n=1, cutoff=0.75)
+    return found[0] if found else None
 
 
 def unknown(code: str, what: str, name: str, known: Sequence[str], where: Span) -> LaminarError:

@@ -9,7 +9,6 @@ from decimal import Decimal
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Literal
 
-
 _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 

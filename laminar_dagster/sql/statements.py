@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from laminar_dagster.errors import LaminarError, Span, nearest
+from laminar_dagster.errors import LaminarError, Span
 from laminar_dagster.semantics import types as t
 from laminar_dagster.sql.clauses import CLAUSE_WORDS, Clauses, OptionValue, clause_start, read_clauses, read_options
 from laminar_dagster.sql.dialect import UnreadableError, extent, parse_query
 from laminar_dagster.sql.intervals import IntervalText
-from laminar_dagster.sql.lexing import Words, unknown
+from laminar_dagster.sql.lexing import Words, closest, unknown
 
 
 @dataclass(frozen=True)
@@ -243,5 +243,5 @@ def _meant(token: Token) -> str | None:
     """The keyword of which this word is a misspelling."""
     if token.token_type != TokenType.VAR:
         return None
-    meant = nearest(token.text, _QUERY_WORDS)
+    meant = closest(token.text, _QUERY_WORDS)
     return meant if meant and meant != token.text.upper() else None

@@ -124,7 +124,7 @@ def test_explain_prints_the_plan_as_a_tree(project: Path) -> None:
 def test_an_unknown_view_is_an_error_with_the_name_that_was_meant(project: Path) -> None:
     found = laminar(project, "show", "per_minut")
     assert found.returncode == 1
-    assert 'there is no view "per_minut" in this project [LMR0103]' in found.stderr
+    assert 'there is no view "per_minut" in this project [LMR0701]' in found.stderr
     assert 'Did you mean "per_minute"?' in found.stderr
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.sources.commits import SourceCommit, schema_sql
-from laminar_dagster.engine.sources.paths import file_url, read_options
+from laminar_dagster.engine.sources.paths import file_url, read_exactly
 from laminar_dagster.semantics.query import Field
 from laminar_dagster.semantics.spark_sql import quoted
 
@@ -26,12 +26,15 @@ def parquet_frame(
     files = [file for commit in commits for file in commit.files]
     partitioned = {name for file in files[:1] for name, _ in file.partition}
     inside = [Field((physical or {}).get(f.name, f.name), f.type) for f in fields if f.name not in partitioned]
-    paths = [file.path for file in files]
-    reader = spark.read.options(**read_options(paths)).schema(schema_sql(inside)) if inside else spark.read
-    frame = reader.parquet(*paths)
     names = [quoted(f.name) for f in fields if f.name not in partitioned]
     columns = [f"{quoted(field.name)} AS {name}" for field, name in zip(inside, names, strict=True)]
-    frame = frame.selectExpr(*columns, f"_metadata.file_path AS {FILE}")
+
+    def read(options: dict[str, str], paths: list[str]) -> DataFrame:
+        reader = spark.read.options(**options)
+        whole = (reader.schema(schema_sql(inside)) if inside else reader).parquet(*paths)
+        return whole.selectExpr(*columns, f"_metadata.file_path AS {FILE}")
+
+    frame = read_exactly([file.path for file in files], read)
     return _with_partition_values(spark, frame, fields, commits) if partitioned else frame
 
 

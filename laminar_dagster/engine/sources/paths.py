@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # What java.net.URI leaves as it is in a path; everything else of ASCII, `%` included, is escaped.
 _PLAIN = "/@,;:$&+=_-!.~'()*"
+_WILDCARDS = frozenset("[]{}*?\\")
 
 
 def file_url(path: str) -> str:
@@ -25,17 +30,25 @@ def _escaped(character: str) -> str:
     return quote(character, safe=_PLAIN)
 
 
-def read_options(paths: Sequence[str]) -> dict[str, str]:
-    """Options under which Spark opens exactly these files, whatever their names.
+def read_exactly(paths: Sequence[str], read: Callable[[dict[str, str], list[str]], DataFrame]) -> DataFrame:
+    """What `read` makes of exactly these files, whatever their names; it gets options for Spark's reader.
 
-    Without the first it takes `[`, `{`, `*` and `?` for wildcards. Hadoop's local file system looks for a checksum
-    file next to each file, and cannot form that name if the name has a colon; the raw one looks for none.
+    Spark takes `[`, `{`, `*` and `?` for wildcards. Told not to, it reads every other file of the same call twice
+    (seen in 4.2.0), so that files with such names are read in a call of their own.
     """
-    options = {"__globPaths__": "false"}
-    if any(":" in Path(path).name for path in paths):
-        options["fs.file.impl"] = "org.apache.hadoop.fs.RawLocalFileSystem"
-        options["fs.file.impl.disable.cache"] = "true"
-    return options
+    wild = [path for path in paths if set(path) & _WILDCARDS]
+    plain = [path for path in paths if not set(path) & _WILDCARDS]
+    if not wild:
+        return read(_file_system(plain), plain)
+    frame = read({"__globPaths__": "false", **_file_system(wild)}, wild)
+    return frame.unionByName(read(_file_system(plain), plain)) if plain else frame
+
+
+def _file_system(paths: Sequence[str]) -> dict[str, str]:
+    """Hadoop's local file system cannot name the checksum file of a name with a colon; the raw one looks for none."""
+    if not any(":" in Path(path).name for path in paths):
+        return {}
+    return {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
 
 
 def path_in_log(root: Path, written: str) -> Path:

@@ -1,0 +1,68 @@
+"""The rules as a table: mistakes come first, and every line of NOT_WIRED is reached by some SQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from laminar_dagster.errors import LaminarError, NotWiredError
+from laminar_dagster.plan.build import declared_columns_only, plan_script, plan_view
+from laminar_dagster.plan.rules import NOT_WIRED, check
+from laminar_dagster.sql.resolve import resolve
+from laminar_dagster.sql.statements import parse_script
+
+EV = "CREATE SOURCE ev (k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts) WITH (connector = 'memory'%s);"
+KAFKA = EV.replace("'memory'", "'kafka', topic = 't', bootstrap_servers = 'b'") % ""
+WINDOW = "FROM TUMBLE(ev, ts, INTERVAL '1' MINUTE) GROUP BY window_start, window_end"
+COUNTED = f"CREATE MATERIALIZED VIEW out AS SELECT window_start, COUNT(*) AS n {WINDOW} EMIT FINAL"
+CDF = EV % ", changes = 'cdf'"
+PLAIN = EV % ""
+NOT_WIRED_SQL = [
+    f"{PLAIN} {COUNTED}; CREATE MATERIALIZED VIEW b AS SELECT SUM(n) AS n FROM TUMBLE(out, window_start, INTERVAL '1' DAY) GROUP BY window_start EMIT FINAL",
+    KAFKA + COUNTED,
+    CDF + COUNTED,
+    PLAIN + COUNTED.replace("TUMBLE(ev, ts,", "HOP(ev, ts, INTERVAL '1' SECOND,"),
+    PLAIN + COUNTED.replace("TUMBLE(ev, ts,", "CUMULATE(ev, ts, INTERVAL '1' SECOND,"),
+    PLAIN + COUNTED.replace("TUMBLE", "SESSION"),
+    PLAIN + COUNTED.replace("MINUTE", "MONTH"),
+    PLAIN + COUNTED.replace("FINAL", "ON WATERMARK"),
+    PLAIN + "CREATE MATERIALIZED VIEW out AS SELECT k, COUNT(*) AS n FROM ev GROUP BY k",
+    PLAIN + COUNTED.replace("COUNT(*)", "STDDEV(v)"),
+    PLAIN + COUNTED.replace("COUNT(*)", "COUNT(DISTINCT v)"),
+    PLAIN + COUNTED.replace("EMIT", "GAP FILL NULL EMIT"),
+    *(f"{PLAIN}{COUNTED} WITH ({name} = 5)" for name in ("max_groups_per_window", "max_windows_per_group", "max_state_rows")),
+    PLAIN + COUNTED + " WITH (side_output.late = 'reinject')",
+    PLAIN + COUNTED + " WITH (on_null_event_time = 'fallback')",
+    PLAIN + COUNTED + " WITH (sink = 'upsert')",
+]
+
+
+@pytest.mark.parametrize("position", range(len(NOT_WIRED)), ids=lambda position: str(position))
+def test_each_line_of_not_wired_is_found_in_some_sql(position: int) -> None:
+    entry = NOT_WIRED[position]
+    queries = resolve(parse_script(NOT_WIRED_SQL[position]), declared_columns_only)
+    assert entry.found(queries[-1]) is not None
+    found = [error for error in check(queries[-1]) if error.code == entry.code]
+    assert found
+    assert all(isinstance(error, NotWiredError) and error.where is not None for error in found)
+
+
+def test_there_is_sql_for_each_line_of_not_wired() -> None:
+    assert len(NOT_WIRED_SQL) == len(NOT_WIRED)
+
+
+def test_mistakes_come_before_what_is_not_wired() -> None:
+    query = resolve(
+        parse_script(f"{CDF} CREATE MATERIALIZED VIEW out AS SELECT k, MEDIAN(v) AS m FROM ev GROUP BY k EMIT FINAL WITH (sink = 'upsert')"),
+        declared_columns_only,
+    )[0]
+    wired = [isinstance(error, NotWiredError) for error in check(query)]
+    assert wired == sorted(wired)
+    assert wired[:2] == [False, False]
+    with pytest.raises(LaminarError, match="retract"):
+        plan_view(query)
+
+
+def test_a_view_with_nothing_wrong_becomes_a_plan() -> None:
+    plan = plan_script(PLAIN + COUNTED)[0]
+    assert list(check(plan.query)) == []
+    assert plan.layout.partial_columns == ("a0_n",)

@@ -1,0 +1,1 @@
+CREATE VIEW out AS SELECT 1;

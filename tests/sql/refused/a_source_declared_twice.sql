@@ -1,0 +1,1 @@
+CREATE SOURCE sales (a STRING) WITH (connector = 'memory');

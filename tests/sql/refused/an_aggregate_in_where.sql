@@ -1,0 +1,6 @@
+CREATE MATERIALIZED VIEW out AS
+SELECT window_start, COUNT(*) AS n
+FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE)
+WHERE COUNT(*) > 1
+GROUP BY window_start, window_end
+EMIT FINAL;

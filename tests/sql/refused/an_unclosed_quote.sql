@@ -1,0 +1,2 @@
+CREATE MATERIALIZED VIEW out AS
+SELECT window_start, 'x FROM sales;

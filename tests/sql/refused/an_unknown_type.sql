@@ -1,0 +1,3 @@
+CREATE SOURCE s (a STRNG) WITH (connector = 'memory');
+CREATE MATERIALIZED VIEW out AS
+SELECT COUNT(*) AS n FROM s;

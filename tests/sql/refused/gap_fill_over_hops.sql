@@ -1,0 +1,6 @@
+CREATE MATERIALIZED VIEW out AS
+SELECT window_start, COUNT(*) AS n
+FROM HOP(sales, event_time, INTERVAL '1' MINUTE, INTERVAL '2' MINUTE)
+GROUP BY window_start, window_end
+GAP FILL NULL
+EMIT FINAL;

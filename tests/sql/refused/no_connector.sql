@@ -1,0 +1,1 @@
+CREATE SOURCE s (a STRING) WITH (path = 'x');

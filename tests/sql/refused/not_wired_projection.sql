@@ -1,0 +1,4 @@
+CREATE MATERIALIZED VIEW out AS
+SELECT window_start, region
+FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE)
+EMIT FINAL;
