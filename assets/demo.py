@@ -45,7 +45,7 @@ Runs = dict[str, list[CommitRow]]
 def demo(
     project: Annotated[Path | None, typer.Option(help="The project's directory. Default: the one above.")] = None,
 ) -> None:
-    """Make ten minutes of events, run every view, and print what they say."""
+    """Make some minutes of events, run every view, and print what they say."""
     found = Project.find(project)
     console = Console(highlight=False, soft_wrap=False)
     with step(console, "making events"):

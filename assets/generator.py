@@ -1,8 +1,8 @@
 """Makes demo events: a till system's JSON lines and a payments table, with the faults that real ones have.
 
 What is made follows from the seed and from where the last call left off; `_generator.json` in the landing folder
-remembers that. Event time begins half a day ago and moves ten minutes per call, so that windows close on every
-call and nothing but the rows that are meant to be is ahead of the clock.
+remembers that. Event time begins half a day ago and moves ten minutes per call (thirty in the first), so that windows
+close on every call and nothing but the rows that are meant to be is ahead of the clock.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from laminar_dagster.semantics.time import MINUTE, SECOND, from_datetime, to_dat
 
 DEFAULT_SEED = 20
 SPAN = 10 * MINUTE
+FIRST_SPAN = 30 * MINUTE  # so that ten-minute windows close on the first call, too
 FIRST_BATCH_AGO = timedelta(hours=12)
 FILES = 5
 COMMITS = 2
@@ -69,7 +70,8 @@ def generate(landing: Path, *, seed: int = DEFAULT_SEED, now: datetime | None = 
     """Append a few files of sales and a few commits of payments; None if event time has reached the clock."""
     clock = from_datetime(now or datetime.now(UTC))
     position = read_position(landing) or _first(seed, clock)
-    since, until = position.next_event_time, min(position.next_event_time + SPAN, clock)
+    since = position.next_event_time
+    until = min(since + (SPAN if position.batches else FIRST_SPAN), clock)
     if until - since < SECOND:
         return None
     # Before the events: a call that is killed loses demo events, and never writes the same file twice.

@@ -78,7 +78,8 @@ def _aggregate_section(aggregate: Aggregate) -> str:
 def _kernel_row(kernel: Kernel) -> tuple[str, ...]:
     names = {partial.name: partial.name for partial in kernel.partials}
     partials = "<br>".join(
-        f"`{p.name}` = `{p.make.format(x='x')}`, merged by `{p.merge.format(p=p.name)}`" for p in kernel.partials
+        f"`{p.name}` = `{p.make.format(x='x')}`, merged by `{p.merge.format(p=p.name, **names)}`"
+        for p in kernel.partials
     )
     overflow = "–" if kernel.overflow is None else f"`{kernel.overflow.format(**names)}`"
     argument = "any, or `*`" if kernel.argument is None else str(kernel.argument)

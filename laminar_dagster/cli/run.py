@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, project_of
 from laminar_dagster.engine.crash import crash_point_from_environment
-from laminar_dagster.engine.session import SparkSettings, open_session
+from laminar_dagster.engine.session import open_session
 from laminar_dagster.semantics.time import to_iso
 
 if TYPE_CHECKING:
@@ -47,15 +47,10 @@ def run(
     options = RunOptions(max_rows, max_files, max_epochs, replan=replan, after_write=crash_point_from_environment())
     console = Console(stderr=True)
     with console.status("starting Spark"):
-        session = open_session(_settings(spark or found.spark))
+        session = open_session(found.spark_settings(spark))
     for plan in plans:
         commits = run_with_progress(plan, session, found, options, console)
         report(plan.query.view, commits, as_json)
-
-
-def _settings(spark: str | None) -> SparkSettings:
-    chosen = SparkSettings.from_environment()
-    return SparkSettings(spark, chosen.shuffle_partitions, chosen.driver_memory) if spark else chosen
 
 
 def run_with_progress(

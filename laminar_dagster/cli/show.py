@@ -64,10 +64,10 @@ def select(rows: pa.Table, where: str | None, limit: int, side_output: bool) -> 
     connection.execute("SET TimeZone = 'UTC'")  # not as connect's config: that is read before ICU is loaded
     connection.register("rows", rows)
     condition = f"WHERE {where}" if where else ""
-    order = "processing_time, event_time" if side_output else _order(rows.column_names)
+    newest_first = ", ".join(f"{name} DESC" for name in _order(rows.column_names, side_output))
     try:
         total = connection.sql(f"SELECT count(*) FROM rows {condition}").fetchone()
-        found = connection.sql(f"SELECT * FROM rows {condition} ORDER BY {order} LIMIT {limit}").to_arrow_table()
+        found = connection.sql(f"SELECT * FROM rows {condition} ORDER BY {newest_first} LIMIT {limit}").to_arrow_table()
     except duckdb.Error as problem:
         raise LaminarError(
             "LMR0707",
@@ -75,11 +75,13 @@ def select(rows: pa.Table, where: str | None, limit: int, side_output: bool) -> 
             detail=str(problem).split("\n")[0],
             hint=f"Columns: {', '.join(rows.column_names)}.",
         ) from problem
-    return found, int(total[0]) if total else 0
+    return found[::-1], int(total[0]) if total else 0
 
 
-def _order(columns: list[str]) -> str:
-    return ", ".join(f'"{name}"' for name in columns if not name.startswith("_")) or "1"
+def _order(columns: list[str], side_output: bool) -> list[str]:
+    if side_output:
+        return ["processing_time", "event_time", "original_event"]
+    return ["_epoch", *(f'"{name}"' for name in columns if not name.startswith("_"))]
 
 
 def _print_table(rows: pa.Table) -> None:

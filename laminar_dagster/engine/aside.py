@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from laminar_dagster.engine.batch import JSON_OPTIONS, TIME, Batch
+from laminar_dagster.engine.inline import inline_table
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.side_output import side_output_columns
@@ -19,6 +20,7 @@ from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT
 from laminar_dagster.engine.window_sql import window_end_sql, window_start_sql
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
+from laminar_dagster.semantics.types import BIGINT, STRING
 from laminar_dagster.semantics.watermark import Progress
 from state_store import DataFile
 from state_store import format as f
@@ -89,8 +91,7 @@ def _with_watermark(runtime: Runtime, batch: Batch, progress: Progress) -> DataF
     if len(values) == 1:
         only = values.pop()
         return batch.frame.selectExpr("*", f"{'CAST(NULL AS BIGINT)' if only is None else f'{only}L'} AS _watermark")
-    table = runtime.spark.createDataFrame(pairs, f"{FILE} STRING, _watermark BIGINT")
-    return batch.frame.join(table.hint("broadcast"), FILE)
+    return batch.frame.join(inline_table(runtime.spark, {FILE: STRING, "_watermark": BIGINT}, pairs), FILE)
 
 
 def _reason(query: Query, batch: Batch, can_be_late: bool) -> str | None:

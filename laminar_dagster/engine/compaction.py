@@ -13,7 +13,7 @@ from state_store import format as f
 FILES_PER_BUCKET = 48
 
 
-def compact_if_due(runtime: Runtime, threshold: int = FILES_PER_BUCKET) -> int:
+def compact_if_due(runtime: Runtime, threshold: int | None = None) -> int:
     """Merge the fullest bucket if it has more than `threshold` files; gives how many files went.
 
     One bucket per epoch: bounded work. Killed before its commit, it leaves the state as it was.
@@ -22,7 +22,7 @@ def compact_if_due(runtime: Runtime, threshold: int = FILES_PER_BUCKET) -> int:
     for file in runtime.store.table(f.PARTIALS).files():
         by_bucket[file.partition[BUCKET]].append(file)
     bucket, files = max(by_bucket.items(), key=lambda entry: len(entry[1]), default=(None, []))
-    if len(files) <= threshold:
+    if len(files) <= (FILES_PER_BUCKET if threshold is None else threshold):
         return 0
     with runtime.timed("compact"):
         _merge(runtime, str(bucket), files)

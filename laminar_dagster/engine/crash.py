@@ -38,7 +38,7 @@ def _counting(limit: int, end: Callable[[str], None]) -> Callable[[str], None]:
     return after_write
 
 
-def _kill(what: str) -> None:
+def _kill(_: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -84,9 +84,9 @@ def merge_expressions(plan: Plan) -> dict[str, str]:
     """How each column of the state is merged from partials."""
     merges = {}
     for call in plan.query.aggregates:
+        columns = {partial.name: partial_column(call.id, partial.name) for partial in call.kernel.partials}
         for partial in call.kernel.partials:
-            column = partial_column(call.id, partial.name)
-            merges[column] = partial.merge.format(p=column)
+            merges[columns[partial.name]] = partial.merge.format(p=columns[partial.name], **columns)
     return merges
 
 

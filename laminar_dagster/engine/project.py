@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from laminar_dagster.engine.session import SparkSettings
 from laminar_dagster.engine.sources.schemas import schema_of
 from laminar_dagster.errors import LaminarError, did_you_mean
 from laminar_dagster.plan.build import plan_view
@@ -60,6 +62,12 @@ class Project:
                 hint=did_you_mean(view, plans),
             )
         return plans[view]
+
+    def spark_settings(self, spark: str | None = None) -> SparkSettings:
+        """Which Spark: the one asked for, else the environment's, else laminar.toml's, else in process."""
+        chosen = SparkSettings.from_environment()
+        wanted = spark or (None if os.environ.get("LAMINAR_SPARK") else self.spark)
+        return replace(chosen, spark=wanted) if wanted else chosen
 
     def store(self, view: str) -> Path:
         return self.data / view

@@ -101,7 +101,7 @@ def _before(query: Query) -> Node:
 def _aggregate(call: AggregateCall) -> Node:
     columns = {p.name: partial_column(call.id, p.name) for p in call.kernel.partials}
     partial = ", ".join(f"{columns[p.name]} = {_filled(p.make, x=call.id)}" for p in call.kernel.partials)
-    merge = ", ".join(_filled(p.merge, p=columns[p.name]) for p in call.kernel.partials)
+    merge = ", ".join(_filled(p.merge, p=columns[p.name], **columns) for p in call.kernel.partials)
     children = [
         Node(f"partial: {partial}"),
         Node(f"merge: {merge}"),

@@ -1,7 +1,8 @@
 """The table of aggregates: how each makes a partial, merges partials and finishes, as Spark expressions.
 
 A `Kernel` is one aggregate for one type of argument. Templates speak of `{x}` (the argument's column) in
-`make`, of `{p}` (the partial's own column) in `merge`, and of `{name}` (the merged columns) in `finish`.
+`make`, of `{p}` (the partial's own column) and of its sibling columns by name in `merge`, and of the merged columns by
+name in `finish`.
 `fresh` is the plain meaning over all values of a group, NULLs included: what the reference computes.
 """
 
@@ -68,9 +69,22 @@ def _summed(name: str) -> PartialColumn:
 
 _COUNTED = PartialColumn("n", "count({x})", "sum({p})")
 
-# Spark's decimal sum is NULL once it does not fit 38 digits; that must outlive a merge.
-_OVER = PartialColumn("over", "(count({x}) > 0 AND sum({x}) IS NULL)", "bool_or({p})")
-_DECIMAL_SUM = (_COUNTED, _summed("sum"), _OVER)
+
+
+def _decimal_sum(scale: int) -> tuple[PartialColumn, ...]:
+    """A decimal sum has 38 digits from the start, so that merging does not change its type.
+
+    Spark makes it NULL once it does not fit, which must outlive every merge: `over` says so.
+    """
+    total = f"sum(CAST({{x}} AS DECIMAL({t.MAX_PRECISION},{scale})))"
+    over = PartialColumn(
+        "over",
+        f"(count({{x}}) > 0 AND {total} IS NULL)",
+        "(bool_or({p}) OR (sum({n}) > 0 AND sum({sum}) IS NULL))",
+    )
+    return (_COUNTED, PartialColumn("sum", total, "sum({p})"), over)
+
+
 
 # A BIGINT sum is kept as two halves, sum(x >> 32) and sum(x & 0xffffffff): neither can overflow below 2^31 rows,
 # the total is exact however the rows were cut into partials, and all arithmetic stays on primitive longs.
@@ -102,8 +116,9 @@ def _sum_kernel(argument: DataType | None) -> Kernel:
         return Kernel("sum", type_, t.BIGINT, _HALVES, _BIGINT_TOTAL, _fresh_sum(t.BIGINT), _BIGINT_OVERFLOW, "weight")
     if type_.is_decimal:
         result = t.decimal(min(t.MAX_PRECISION, type_.precision + 10), type_.scale)
-        overflow = "({over} OR ({n} > 0 AND {sum} IS NULL))"  # in one partial, or when they are merged
-        return Kernel("sum", type_, result, _DECIMAL_SUM, "{sum}", _fresh_sum(result), overflow, "weight")
+        finish = f"try_cast({{sum}} AS {result})"
+        overflow = f"({{over}} OR ({{n}} > 0 AND {finish} IS NULL))"
+        return Kernel("sum", type_, result, _decimal_sum(type_.scale), finish, _fresh_sum(result), overflow, "weight")
     result = t.BIGINT if type_.is_integer else t.DOUBLE
     return Kernel("sum", type_, result, (_summed("sum"),), "{sum}", _fresh_sum(result), retraction="weight")
 
@@ -126,7 +141,7 @@ def _avg_kernel(argument: DataType | None) -> Kernel:
         result = t.decimal(min(t.MAX_PRECISION, type_.precision + 4), min(t.MAX_PRECISION, type_.scale + 4))
         finish = f"try_cast(try_divide({{sum}}, {{n}}) AS {result})"
         overflow = f"({{over}} OR ({{n}} > 0 AND {finish} IS NULL))"
-        return Kernel("avg", type_, result, _DECIMAL_SUM, finish, _fresh_avg(result), overflow, "weight")
+        return Kernel("avg", type_, result, _decimal_sum(type_.scale), finish, _fresh_avg(result), overflow, "weight")
     if type_ == t.BIGINT:
         finish = f"try_divide({_BIGINT_AS_DOUBLE}, {{n}})"
         return Kernel("avg", type_, t.DOUBLE, (_COUNTED, *_HALVES), finish, _fresh_avg(t.DOUBLE), None, "weight")

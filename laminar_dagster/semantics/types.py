@@ -147,8 +147,7 @@ def arithmetic_type(operator: str, left: DataType, right: DataType) -> DataType 
         known = right if left.is_null else left
         return DOUBLE if operator == "divide" or known.is_null else known
     if left.is_float or right.is_float:
-        both_float = {left.name, right.name} == {"FLOAT"}
-        return DataType("FLOAT") if both_float and operator != "divide" else DOUBLE
+        return DOUBLE if operator == "divide" else _wider_float(left, right)
     if left.is_decimal or right.is_decimal:
         return _decimal_arithmetic(operator, as_decimal(left), as_decimal(right))
     if operator == "divide":
@@ -183,12 +182,18 @@ def common_type(types: list[DataType]) -> DataType | None:
     return result
 
 
+def _wider_float(a: DataType, b: DataType) -> DataType:
+    """FLOAT stays FLOAT beside whole numbers, as in Spark; beside DOUBLE and DECIMAL it is DOUBLE."""
+    narrow = all(x.is_integer or x.name == "FLOAT" for x in (a, b))
+    return DataType("FLOAT") if narrow else DOUBLE
+
+
 def _wider(a: DataType, b: DataType) -> DataType | None:
     if a == b:
         return a
     if a.is_numeric and b.is_numeric:
         if a.is_float or b.is_float:
-            return DOUBLE
+            return _wider_float(a, b)
         if a.is_decimal or b.is_decimal:
             a, b = as_decimal(a), as_decimal(b)
             scale = max(a.scale, b.scale)

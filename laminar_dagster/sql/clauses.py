@@ -67,7 +67,10 @@ def clause_start(words: Words) -> int:
     return len(words.tokens)
 
 
-_BEFORE_A_NAME = (TokenType.DOT, TokenType.COMMA, TokenType.ALIAS, TokenType.FROM)
+_BEFORE_A_NAME = (
+    TokenType.DOT, TokenType.COMMA, TokenType.ALIAS, TokenType.FROM, TokenType.GROUP_BY, TokenType.WHERE,
+    TokenType.HAVING, TokenType.AND, TokenType.OR, TokenType.NOT,
+)  # fmt: skip
 
 
 def _begins_clause(words: Words, ahead: int) -> bool:

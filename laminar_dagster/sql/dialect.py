@@ -132,21 +132,28 @@ class LaminarParser(SparkParser):
         if not self._match(TokenType.FROM):
             self.raise_error("expected FROM")
         name = part.name.lower() if part else ""
-        return self._closed(exp.Anonymous(this=name, expressions=[self._parse_assignment()]))
+        return self._closed(exp.Anonymous(this=name, expressions=[self._required()]))
 
     def _parse_cast(self, strict: bool, safe: bool | None = None) -> Any:
         return self._closed(super()._parse_cast(strict, safe))
 
+    def _required(self) -> Any:
+        """An expression, where sqlglot would also take none."""
+        found = self._parse_disjunction()
+        if found is None:
+            self.raise_error("expected an expression")
+        return found
+
     def _parse_case(self) -> Any:
         first = self._prev
-        operand = None if self._curr.token_type == TokenType.WHEN else self._parse_disjunction()
+        operand = None if self._curr.token_type == TokenType.WHEN else self._required()
         branches = []
         while self._match(TokenType.WHEN):
-            condition = self._parse_disjunction()
+            condition = self._required()
             if not self._match(TokenType.THEN):
                 self.raise_error("expected THEN")
-            branches.append(exp.If(this=condition, true=self._parse_disjunction()))
-        default = self._parse_disjunction() if self._match(TokenType.ELSE) else None
+            branches.append(exp.If(this=condition, true=self._required()))
+        default = self._required() if self._match(TokenType.ELSE) else None
         if not branches or not self._match(TokenType.END):
             self.raise_error("expected END" if branches else "expected WHEN")
         return self._marked(self.expression(exp.Case(this=operand, ifs=branches, default=default)), first)
@@ -242,6 +249,7 @@ class Laminar(Spark):
 
     class Tokenizer(Spark.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'"]  # since Spark 4, 'it''s' is one text
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word not in _PLAIN_WORDS
         }

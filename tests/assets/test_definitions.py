@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -93,7 +94,7 @@ def test_to_materialize_a_view_is_to_run_it_until_it_has_caught_up(project: Proj
     assert again["dagster/row_count"].value == rows
 
 
-def _metadata(result: dg.ExecuteInProcessResult) -> dict[str, dg.MetadataValue[object]]:
+def _metadata(result: dg.ExecuteInProcessResult) -> dict[str, dg.MetadataValue[Any]]:
     assert result.success
     (event,) = result.asset_materializations_for_node("sales_per_minute")
     return dict(event.metadata)

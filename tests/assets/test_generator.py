@@ -9,7 +9,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from assets.generator import COMMITS, FILES, SPAN, generate, read_position
+from assets.generator import COMMITS, FILES, FIRST_SPAN, SPAN, generate, read_position
 from laminar_dagster.semantics.time import MINUTE, from_datetime, from_iso, to_datetime
 
 NOW = datetime(2026, 3, 1, 18, 20, tzinfo=UTC)
@@ -71,7 +71,8 @@ def test_the_next_call_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     second = generate(tmp_path, now=NOW + timedelta(seconds=5))
     assert first is not None
     assert second is not None
-    assert second.since == first.until == first.since + SPAN
+    assert second.since == first.until == first.since + FIRST_SPAN
+    assert second.until == second.since + SPAN
     ids = [row["sale_id"] for row in readable(lines_of(tmp_path))]
     assert len(ids) == len(set(ids))
 

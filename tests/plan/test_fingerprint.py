@@ -9,7 +9,10 @@ import pytest
 from laminar_dagster.plan.build import plan_script
 from laminar_dagster.plan.fingerprint import fingerprint
 
-SOURCE = "CREATE SOURCE ev (k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '10' SECOND) WITH (connector = 'memory');"
+SOURCE = (
+    "CREATE SOURCE ev (k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '10' SECOND) "
+    "WITH (connector = 'memory');"
+)
 VIEW = (
     "CREATE MATERIALIZED VIEW out AS SELECT window_start, k, SUM(v) AS s FROM TUMBLE(ev, ts, INTERVAL '1' MINUTE) "
     "WHERE v > 0 GROUP BY window_start, k EMIT ON WINDOW CLOSE"
@@ -23,15 +26,22 @@ def of(text: str) -> str:
 SAME = {
     "formatting and comments": SOURCE + VIEW.replace(" FROM", " -- here\n\n   FROM /* there */"),
     "letter case": SOURCE + VIEW.replace("SUM(v)", "sum(V)"),
-    "another spelling of the interval": SOURCE.replace("'10' SECOND", "'10 seconds'") + VIEW.replace("'1' MINUTE", "60 SECONDS"),
+    "another spelling of the interval": SOURCE.replace("'10' SECOND", "'10 seconds'")
+    + VIEW.replace("'1' MINUTE", "60 SECONDS"),
     "the window in GROUP BY": SOURCE
-    + VIEW.replace("TUMBLE(ev, ts, INTERVAL '1' MINUTE)", "ev").replace("BY window_start, k", "BY k, TUMBLE(ts, INTERVAL '1' MINUTE)"),
-    "the standard form": SOURCE + VIEW.replace("TUMBLE(ev, ts, INTERVAL '1' MINUTE)", "TABLE(TUMBLE(TABLE ev, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"),
+    + VIEW.replace("TUMBLE(ev, ts, INTERVAL '1' MINUTE)", "ev").replace(
+        "BY window_start, k", "BY k, TUMBLE(ts, INTERVAL '1' MINUTE)"
+    ),
+    "the standard form": SOURCE
+    + VIEW.replace(
+        "TUMBLE(ev, ts, INTERVAL '1' MINUTE)", "TABLE(TUMBLE(TABLE ev, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+    ),
     "an alias for the table": SOURCE + VIEW.replace("WHERE v", "AS e WHERE e.v"),
     "a column that the view does not read": SOURCE.replace("(k", "(unread DOUBLE, k") + VIEW,
     "the default sink written out": SOURCE + VIEW + " WITH (sink = 'append')",
     "a description": SOURCE + VIEW + " WITH (description = 'x', owners = 'y')",
-    "a common table expression": SOURCE + VIEW.replace("AS SELECT", "AS WITH e AS (SELECT * FROM ev) SELECT").replace("TUMBLE(ev", "TUMBLE(e"),
+    "a common table expression": SOURCE
+    + VIEW.replace("AS SELECT", "AS WITH e AS (SELECT * FROM ev) SELECT").replace("TUMBLE(ev", "TUMBLE(e"),
 }
 OTHER = {
     "another lag": SOURCE.replace("'10'", "'11'") + VIEW,

@@ -16,8 +16,12 @@ WINDOW = "FROM TUMBLE(ev, ts, INTERVAL '1' MINUTE) GROUP BY window_start, window
 COUNTED = f"CREATE MATERIALIZED VIEW out AS SELECT window_start, COUNT(*) AS n {WINDOW} EMIT FINAL"
 CDF = EV % ", changes = 'cdf'"
 PLAIN = EV % ""
+OVER_A_VIEW = (
+    "CREATE MATERIALIZED VIEW b AS SELECT SUM(n) AS n "
+    "FROM TUMBLE(out, window_start, INTERVAL '1' DAY) GROUP BY window_start EMIT FINAL"
+)
 NOT_WIRED_SQL = [
-    f"{PLAIN} {COUNTED}; CREATE MATERIALIZED VIEW b AS SELECT SUM(n) AS n FROM TUMBLE(out, window_start, INTERVAL '1' DAY) GROUP BY window_start EMIT FINAL",
+    f"{PLAIN} {COUNTED}; {OVER_A_VIEW}",
     KAFKA + COUNTED,
     CDF + COUNTED,
     PLAIN + COUNTED.replace("TUMBLE(ev, ts,", "HOP(ev, ts, INTERVAL '1' SECOND,"),
@@ -29,7 +33,10 @@ NOT_WIRED_SQL = [
     PLAIN + COUNTED.replace("COUNT(*)", "STDDEV(v)"),
     PLAIN + COUNTED.replace("COUNT(*)", "COUNT(DISTINCT v)"),
     PLAIN + COUNTED.replace("EMIT", "GAP FILL NULL EMIT"),
-    *(f"{PLAIN}{COUNTED} WITH ({name} = 5)" for name in ("max_groups_per_window", "max_windows_per_group", "max_state_rows")),
+    *(
+        f"{PLAIN}{COUNTED} WITH ({name} = 5)"
+        for name in ("max_groups_per_window", "max_windows_per_group", "max_state_rows")
+    ),
     PLAIN + COUNTED + " WITH (side_output.late = 'reinject')",
     PLAIN + COUNTED + " WITH (on_null_event_time = 'fallback')",
     PLAIN + COUNTED + " WITH (sink = 'upsert')",
@@ -51,10 +58,8 @@ def test_there_is_sql_for_each_line_of_not_wired() -> None:
 
 
 def test_mistakes_come_before_what_is_not_wired() -> None:
-    query = resolve(
-        parse_script(f"{CDF} CREATE MATERIALIZED VIEW out AS SELECT k, MEDIAN(v) AS m FROM ev GROUP BY k EMIT FINAL WITH (sink = 'upsert')"),
-        declared_columns_only,
-    )[0]
+    select = "SELECT k, MEDIAN(v) AS m FROM ev GROUP BY k EMIT FINAL WITH (sink = 'upsert')"
+    query = resolve(parse_script(f"{CDF} CREATE MATERIALIZED VIEW out AS {select}"), declared_columns_only)[0]
     wired = [isinstance(error, NotWiredError) for error in check(query)]
     assert wired == sorted(wired)
     assert wired[:2] == [False, False]

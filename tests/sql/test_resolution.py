@@ -8,14 +8,17 @@ from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.build import declared_columns_only
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.emit import CHANGES, FINAL, ON_WATERMARK, ON_WINDOW_CLOSE
-from laminar_dagster.semantics.expressions import Column
+from laminar_dagster.semantics.expressions import Column, Literal
 from laminar_dagster.semantics.query import Field, Query
 from laminar_dagster.semantics.time import DAY, HOUR, MINUTE, SECOND
 from laminar_dagster.semantics.windows import Calendar, Tumble
 from laminar_dagster.sql.resolve import resolve
 from laminar_dagster.sql.statements import SourceStatement, parse_script
 
-EV = "CREATE SOURCE ev (k STRING, v BIGINT, d DECIMAL(10,2), ts TIMESTAMP, WATERMARK FOR ts) WITH (connector = 'memory');"
+EV = (
+    "CREATE SOURCE ev (k STRING, v BIGINT, d DECIMAL(10,2), ts TIMESTAMP, WATERMARK FOR ts) "
+    "WITH (connector = 'memory');"
+)
 TUMBLE = "FROM TUMBLE(ev, ts, INTERVAL '1' MINUTE) GROUP BY window_start, window_end"
 
 
@@ -43,6 +46,8 @@ def output_type(expression: str) -> str:
         ("1.50", "DECIMAL(3,2)"),
         ("1e3", "DOUBLE"),
         ("5L", "BIGINT"),
+        ("CAST(v AS FLOAT) * 2", "FLOAT"),
+        ("CAST(v AS FLOAT) * d", "DOUBLE"),
         ("COALESCE(k, 'x')", "STRING"),
         ("CASE WHEN v > 1 THEN v ELSE 1.5 END", "DECIMAL(21,1)"),
         ("LENGTH(k) > 3", "BOOLEAN"),
@@ -90,7 +95,9 @@ def test_a_date_beside_an_explicit_window_is_a_key() -> None:
 
 
 def test_equal_aggregates_share_one_accumulator() -> None:
-    found = query(f"SELECT SUM(v) AS a, SUM(ev.V) + 1 AS b, COUNT(*) AS c, COUNT(1) AS d {TUMBLE} HAVING SUM(v) > 1 AND b > 2")
+    found = query(
+        f"SELECT SUM(v) AS a, SUM(ev.V) + 1 AS b, COUNT(*) AS c, COUNT(1) AS d {TUMBLE} HAVING SUM(v) > 1 AND b > 2"
+    )
     assert [call.id for call in found.aggregates] == ["a0", "a1"]
 
 
@@ -126,8 +133,11 @@ def test_the_schema_is_asked_for_only_where_columns_are_left_out_and_the_source_
         asked.append(source.name)
         return (Field("ts", t.TIMESTAMP),)
 
-    sources = "CREATE SOURCE a (WATERMARK FOR ts) WITH (connector = 'delta', path = 'a'); CREATE SOURCE b WITH (connector = 'memory');"
-    script = parse_script(f"{EV} {sources} CREATE MATERIALIZED VIEW out AS SELECT COUNT(*) AS n FROM a GROUP BY DATE(ts)")
+    read = "CREATE SOURCE a (WATERMARK FOR ts) WITH (connector = 'delta', path = 'a');"
+    sources = f"{read} CREATE SOURCE b WITH (connector = 'memory');"
+    script = parse_script(
+        f"{EV} {sources} CREATE MATERIALIZED VIEW out AS SELECT COUNT(*) AS n FROM a GROUP BY DATE(ts)"
+    )
     found = resolve(script, schema_of)[0]
     assert asked == ["a"]
     assert found.inputs[0].source.columns == (Field("ts", t.TIMESTAMP),)
@@ -135,8 +145,9 @@ def test_the_schema_is_asked_for_only_where_columns_are_left_out_and_the_source_
 
 def test_views_come_in_the_order_in_which_they_depend() -> None:
     text = (
-        f"{EV} CREATE MATERIALIZED VIEW second AS SELECT SUM(n) AS n FROM TUMBLE(first, window_start, INTERVAL '1' HOUR) "
-        f"GROUP BY window_start; CREATE MATERIALIZED VIEW first AS SELECT window_start, COUNT(*) AS n {TUMBLE};"
+        f"{EV} CREATE MATERIALIZED VIEW second AS SELECT SUM(n) AS n "
+        "FROM TUMBLE(first, window_start, INTERVAL '1' HOUR) GROUP BY window_start; "
+        f"CREATE MATERIALIZED VIEW first AS SELECT window_start, COUNT(*) AS n {TUMBLE};"
     )
     first, second = resolve(parse_script(text), declared_columns_only)
     assert (first.view, second.view) == ("first", "second")
@@ -145,7 +156,8 @@ def test_views_come_in_the_order_in_which_they_depend() -> None:
 
 def test_a_union_maps_each_branch_to_its_own_columns() -> None:
     sources = f"{EV} CREATE SOURCE b (x INT, at TIMESTAMP, WATERMARK FOR at) WITH (connector = 'memory');"
-    select = "SELECT SUM(v) AS s FROM (SELECT v, ts FROM ev WHERE v > 1 UNION ALL SELECT x, at FROM b) GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
+    rows = "SELECT v, ts FROM ev WHERE v > 1 UNION ALL SELECT x, at FROM b"
+    select = f"SELECT SUM(v) AS s FROM ({rows}) GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
     left, right = query(select, sources).inputs
     assert (left.where is None, right.where is None) == (False, True)
     assert right.event_time == Column("at", t.TIMESTAMP)
@@ -153,7 +165,9 @@ def test_a_union_maps_each_branch_to_its_own_columns() -> None:
 
 
 def test_a_watermark_lag_in_the_options_is_a_watermark() -> None:
-    source = "CREATE SOURCE ev (ts TIMESTAMP) WITH (connector = 'memory', event_time = 'ts', watermark_lag = '5 seconds');"
+    source = (
+        "CREATE SOURCE ev (ts TIMESTAMP) WITH (connector = 'memory', event_time = 'ts', watermark_lag = '5 seconds');"
+    )
     found = query("SELECT COUNT(*) AS n FROM ev GROUP BY DATE(ts) EMIT FINAL", source)
     assert found.inputs[0].source.watermark_lag == 5 * SECOND
     assert found.window == Tumble(DAY)
@@ -161,4 +175,16 @@ def test_a_watermark_lag_in_the_options_is_a_watermark() -> None:
 
 def test_the_first_mistake_that_is_found_is_the_users_not_ours() -> None:
     with pytest.raises(LaminarError, match="amout"):
-        query("SELECT STDDEV(amout) AS x FROM HOP(ev, ts, INTERVAL '1' SECOND, INTERVAL '2' SECOND) GROUP BY window_start EMIT CHANGES")
+        query(
+            "SELECT STDDEV(amout) AS x FROM HOP(ev, ts, INTERVAL '1' SECOND, INTERVAL '2' SECOND) "
+            "GROUP BY window_start EMIT CHANGES"
+        )
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("'it''s'", "it's"), (r"'it\'s'", "it's"), ('"it\'s"', "it's"), ("''", "")]
+)
+def test_a_quote_inside_of_a_text_is_doubled_or_escaped(written: str, meant: str) -> None:
+    found = query(f"SELECT {written} AS x {TUMBLE}").output[0].expression
+    assert isinstance(found, Literal)
+    assert found.value == meant

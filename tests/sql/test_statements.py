@@ -10,7 +10,9 @@ from laminar_dagster.sql.intervals import read_interval
 from laminar_dagster.sql.statements import parse_script
 
 SOURCE = "CREATE SOURCE ev (k STRING, ts TIMESTAMP, WATERMARK FOR ts) WITH (connector = 'memory')"
-VIEW = "CREATE MATERIALIZED VIEW out AS SELECT window_start FROM TUMBLE(ev, ts, INTERVAL '1' MINUTE) GROUP BY window_start"
+VIEW = (
+    "CREATE MATERIALIZED VIEW out AS SELECT window_start FROM TUMBLE(ev, ts, INTERVAL '1' MINUTE) GROUP BY window_start"
+)
 
 
 def test_several_statements_stand_in_one_file_and_the_last_semicolon_may_be_missing() -> None:
@@ -39,12 +41,16 @@ def test_clauses_may_come_in_any_order() -> None:
 
 @pytest.mark.parametrize("name", ["emit", "allow", "late", "gap"])
 def test_a_clause_word_may_also_be_a_column_name(name: str) -> None:
-    script = parse_script(f"CREATE MATERIALIZED VIEW out AS SELECT k AS {name}, MAX(v) AS x FROM ev GROUP BY {name} EMIT FINAL")
+    script = parse_script(
+        f"CREATE MATERIALIZED VIEW out AS SELECT k AS {name}, MAX(v) AS x FROM ev GROUP BY {name} EMIT FINAL"
+    )
     assert script.views[0].clauses.emission is not None
 
 
 def test_the_columns_may_be_left_out_while_the_watermark_stays() -> None:
-    source = parse_script("CREATE SOURCE ev (WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS) WITH (connector = 'memory')").sources[0]
+    source = parse_script(
+        "CREATE SOURCE ev (WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS) WITH (connector = 'memory')"
+    ).sources[0]
     assert source.columns == ()
     assert source.watermark is not None
     assert source.watermark.lag is not None
@@ -67,7 +73,10 @@ def test_a_query_in_parentheses_keeps_its_clauses() -> None:
     assert parse_script(f"{text}) EMIT FINAL").views[0].clauses.emission is not None
 
 
-@pytest.mark.parametrize("text", ["CREATE", "CREATE SOURCE", "CREATE SOURCE ev (", "CREATE MATERIALIZED VIEW out AS", "SELECT 1", VIEW + " EMIT"])
+@pytest.mark.parametrize(
+    "text",
+    ["CREATE", "CREATE SOURCE", "CREATE SOURCE ev (", "CREATE MATERIALIZED VIEW out AS", "SELECT 1", VIEW + " EMIT"],
+)
 def test_text_that_ends_too_early_is_refused_at_its_end(text: str) -> None:
     with pytest.raises(LaminarError) as caught:
         parse_script(text)

@@ -17,7 +17,7 @@ from laminar_dagster.engine.sources.delta_log import DeltaLog, missing
 from laminar_dagster.engine.sources.delta_schema import physical_names, same_type, table_fields
 from laminar_dagster.engine.sources.footers import Footers
 from laminar_dagster.engine.sources.parquet import FILE, parquet_frame
-from laminar_dagster.engine.sources.paths import path_in_log
+from laminar_dagster.engine.sources.paths import located, path_in_log
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.semantics.spark_sql import quoted
@@ -36,7 +36,7 @@ class DeltaConnector:
 
     def __init__(self, source: Source, root: Path) -> None:
         self.source = source
-        self.path = root / source.options["path"]
+        self.path = located(root, source.options["path"])
         self.log = DeltaLog(self.path)
         self._table_id: str | None = None
 

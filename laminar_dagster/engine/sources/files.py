@@ -7,11 +7,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laminar_dagster.engine.sources.commits import COMPRESSED, Limit, SourceCommit, SourceFile
+from laminar_dagster.engine.sources.commits import COMPRESSED, Limit, SourceCommit, SourceFile, unreadable
 from laminar_dagster.engine.sources.csv_lines import Dialect, csv_frame
 from laminar_dagster.engine.sources.footers import Footers
 from laminar_dagster.engine.sources.json_lines import json_frame
 from laminar_dagster.engine.sources.parquet import parquet_frame
+from laminar_dagster.engine.sources.paths import can_be_named, located
 from laminar_dagster.engine.sources.text_values import can_be_text
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import Field, Source
@@ -30,7 +31,7 @@ class FilesConnector:
 
     def __init__(self, source: Source, root: Path) -> None:
         self.source = source
-        self.path = root / source.options["path"]
+        self.path = located(root, source.options["path"])
         self.format = source.options["format"]
         unfit = [field for field in source.columns if not can_be_text(field.type)]
         if self.format == "csv" and unfit:
@@ -74,6 +75,8 @@ class FilesConnector:
             except FileNotFoundError:
                 continue
             name = self._name(path)
+            if not can_be_named(str(path)):
+                raise unreadable(self.source.name, str(path), "the name has both a colon and one of [ ] { } * ?")
             if name not in seen:
                 listed.append((status.st_mtime_ns, name, path, status.st_size))
             elif seen[name] != status.st_size:

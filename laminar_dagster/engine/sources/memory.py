@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile
 from laminar_dagster.engine.sources.footers import Footers
 from laminar_dagster.engine.sources.parquet import parquet_frame
+from laminar_dagster.engine.sources.paths import located
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.semantics.types import DataType
 
@@ -43,7 +44,7 @@ class MemoryConnector:
 
     def __init__(self, source: Source, root: Path) -> None:
         self.source = source
-        self.root = root / "_memory" / source.name
+        self.root = located(root, "_memory") / source.name
 
     def fields(self) -> tuple[Field, ...]:
         return self.source.columns

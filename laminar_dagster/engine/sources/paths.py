@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 # What java.net.URI leaves as it is in a path; everything else of ASCII, `%` included, is escaped.
 _PLAIN = "/@,;:$&+=_-!.~'()*"
-_WILDCARDS = frozenset("[]{}*?\\")
+_WILDCARD = re.compile(r"[\[\]{}*?\\]")
+
+
+def located(root: Path, path: str) -> Path:
+    """Where a source is: below `root` unless absolute. Spark tells paths without `..`, so this one has none either."""
+    return Path(os.path.abspath(root / path))  # noqa: PTH100  (resolve() would also follow links, which Spark does not)
 
 
 def file_url(path: str) -> str:
@@ -30,22 +33,21 @@ def _escaped(character: str) -> str:
     return quote(character, safe=_PLAIN)
 
 
-def read_exactly(paths: Sequence[str], read: Callable[[dict[str, str], list[str]], DataFrame]) -> DataFrame:
-    """What `read` makes of exactly these files, whatever their names; it gets options for Spark's reader.
+def can_be_named(path: str) -> bool:
+    """Spark looks an escaped name up in a way that fails for a name with a colon."""
+    return ":" not in path or not _WILDCARD.search(path)
 
-    Spark takes `[`, `{`, `*` and `?` for wildcards. Told not to, it reads every other file of the same call twice
-    (seen in 4.2.0), so that files with such names are read in a call of their own.
+
+def exactly(paths: Sequence[str]) -> list[str]:
+    """The paths for Spark's readers, which take `[`, `{`, `*` and `?` for wildcards unless they are escaped."""
+    return [_WILDCARD.sub(r"\\\g<0>", path) for path in paths]
+
+
+def file_system(paths: Sequence[str]) -> dict[str, str]:
+    """Options for Spark's readers.
+
+    Hadoop's local file system cannot name the checksum file of a name with a colon; the raw one looks for none.
     """
-    wild = [path for path in paths if set(path) & _WILDCARDS]
-    plain = [path for path in paths if not set(path) & _WILDCARDS]
-    if not wild:
-        return read(_file_system(plain), plain)
-    frame = read({"__globPaths__": "false", **_file_system(wild)}, wild)
-    return frame.unionByName(read(_file_system(plain), plain)) if plain else frame
-
-
-def _file_system(paths: Sequence[str]) -> dict[str, str]:
-    """Hadoop's local file system cannot name the checksum file of a name with a colon; the raw one looks for none."""
     if not any(":" in Path(path).name for path in paths):
         return {}
     return {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}

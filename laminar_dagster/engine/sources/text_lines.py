@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.sources.parquet import FILE
-from laminar_dagster.engine.sources.paths import read_exactly
+from laminar_dagster.engine.sources.paths import exactly, file_system
 from laminar_dagster.semantics.expressions import Literal
 from laminar_dagster.semantics.functions import literal_sql
 from laminar_dagster.semantics.query import Field
@@ -31,17 +31,13 @@ def read_lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
     `_broken` marks bytes that are not UTF-8: parsers put a replacement character in their place and go on.
     """
-    lines = read_exactly(paths, lambda options, some: _lines(spark, options, some)).filter("value RLIKE '[^ \\\\t]'")
+    lines = spark.read.options(**file_system(paths)).text(exactly(paths)).filter("value RLIKE '[^ \\\\t]'")
     return lines.selectExpr(
         f"make_valid_utf8(value) AS {RAW}",
         f"trim(LEADING '{_BYTE_ORDER_MARK}' FROM make_valid_utf8(value)) AS {TEXT}",
         "NOT is_valid_utf8(value) AS _broken",
-        FILE,
+        f"_metadata.file_path AS {FILE}",
     )
-
-
-def _lines(spark: SparkSession, options: dict[str, str], paths: list[str]) -> DataFrame:
-    return spark.read.options(**options).text(paths).selectExpr("value", f"_metadata.file_path AS {FILE}")
 
 
 def text_sql(text: str) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laminar_dagster.errors import LaminarError
 from tests.engine.sources.views import FAR, SELECT, View, at, files_view, source, write
 
 if TYPE_CHECKING:
@@ -116,10 +115,3 @@ def test_a_late_row_is_set_aside_as_its_line_was_written(spark: SparkSession, tm
     write(tmp_path, "2.csv", f'v,k,ts\n1,"a,b",{T}\n', mtime=2)
     view.run(spark)
     assert view.faults() == {f'1,"a,b",{T}': "allowed_lateness_exceeded"}
-
-
-@pytest.mark.parametrize("options", [{"delimiter": ",,"}, {"quote": ""}, {"header": "maybe"}])
-def test_an_option_that_makes_no_sense_is_refused(tmp_path: Path, options: dict[str, str]) -> None:
-    with pytest.raises(LaminarError) as raised:
-        _ = files_view(tmp_path, "csv", **options).plan
-    assert raised.value.code == "LMR0303"

@@ -14,9 +14,10 @@ from deltalake import DeltaTable, write_deltalake
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit
 from laminar_dagster.engine.sources.delta import DeltaConnector
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.semantics.types import BIGINT, STRING, TIMESTAMP, parse_type
-from tests.engine.sources.views import append, at, ids, rows
+from tests.engine.sources.views import append, at, delta_view, ids, rows
 
 DECLARED = (Field("k", STRING), Field("v", BIGINT), Field("ts", TIMESTAMP))
 
@@ -158,6 +159,14 @@ def test_on_rewrite_ignore_passes_over_the_version(tmp_path: Path) -> None:
     append(tmp_path, ("c", 3, 2))
     after = found.pending(position, plenty())
     assert [(commit.id, len(commit.files)) for commit in after] == [("1", 0), ("2", 1)]
+
+
+def test_on_rewrite_takes_two_words_and_does_not_change_what_a_view_means(tmp_path: Path) -> None:
+    plain, ignoring = (fingerprint(delta_view(tmp_path, **o).plan) for o in ({}, {"on_rewrite": "ignore"}))
+    assert plain == ignoring
+    with pytest.raises(LaminarError) as raised:
+        _ = delta_view(tmp_path, on_rewrite="skip").plan
+    assert raised.value.code == "LMR0303"
 
 
 def test_a_table_that_was_rewritten_before_the_first_read_begins_as_one_snapshot(tmp_path: Path) -> None:

@@ -101,6 +101,13 @@ def test_a_compression_that_is_not_read_is_refused_rather_than_passed_over(
     assert name in error.problem
 
 
+def test_a_name_that_spark_cannot_look_up_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "12:30 [1].json", "{}")
+    error = refusal(connector(tmp_path))
+    assert error.code == "LMR0609"
+    assert str(path) in (error.detail or "")
+
+
 def test_a_file_that_grew_after_it_was_read_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "a.json", "{}\n")
     found = connector(tmp_path)
@@ -234,3 +241,16 @@ def test_csv_cannot_hold_a_nested_column(tmp_path: Path) -> None:
     with pytest.raises(LaminarError) as raised:
         connector(tmp_path, "csv", (Field("tags", parse_type("ARRAY<STRING>")),))
     assert raised.value.code == "LMR0610"
+
+
+@pytest.mark.parametrize("options", [{"delimiter": ",,"}, {"quote": ""}, {"header": "maybe"}])
+def test_a_csv_option_that_makes_no_sense_is_refused(tmp_path: Path, options: dict[str, str]) -> None:
+    with pytest.raises(LaminarError) as raised:
+        _ = files_view(tmp_path, "csv", **options).plan
+    assert raised.value.code == "LMR0303"
+
+
+@pytest.mark.parametrize("options", [{"delimiter": "\\t"}, {"delimiter": " "}, {"quote": "|"}])
+def test_a_delimiter_is_one_character_or_a_tab(tmp_path: Path, options: dict[str, str]) -> None:
+    (entry,) = files_view(tmp_path, "csv", **options).plan.query.inputs
+    assert options.items() <= dict(entry.source.options).items()

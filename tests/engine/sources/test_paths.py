@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laminar_dagster.engine.sources.paths import file_url, path_in_log, read_exactly
+from laminar_dagster.engine.sources.paths import exactly, file_system, file_url, path_in_log
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 NAMES = [
     "k=1/plain.json", "a b.json", "a%20b.json", "100%.json", "ü-é-日本.json", "🙂.json", "a[1].json", "a{x}.json",
@@ -27,11 +27,8 @@ def test_every_file_name_is_spelled_as_spark_spells_it(spark: SparkSession, tmp_
         path.parent.mkdir(exist_ok=True)
         path.write_text("x\n")
         paths.append(str(path))
-
-    def read(options: dict[str, str], some: list[str]) -> DataFrame:
-        return spark.read.options(**options).text(some).selectExpr("_metadata.file_path AS f")
-
-    found = [row.f for row in read_exactly(paths, read).collect()]
+    read = spark.read.options(**file_system(paths)).text(exactly(paths)).selectExpr("_metadata.file_path AS f")
+    found = [row.f for row in read.collect()]
     assert sorted(found) == sorted(file_url(path) for path in paths)
 
 
