@@ -128,7 +128,7 @@ def _failure(entry: Input) -> str | None:
 
 def _times(runtime: Runtime, commits: Sequence[SourceCommit], frame: DataFrame, now: int) -> tuple[Times, ...]:
     if all(_footers_tell(runtime, commit, now) for commit in commits):
-        return tuple(_from_footers(runtime, commit) for commit in commits)
+        return tuple(_from_footers(commit) for commit in commits)
     by_file = _measured(runtime, frame)
     unknown = by_file.keys() - {file_url(file.path) for commit in commits for file in commit.files}
     assert not unknown, f"Spark spells these files in another way, and their rows would be lost: {unknown}"
@@ -145,9 +145,8 @@ def _footers_tell(runtime: Runtime, commit: SourceCommit, now: int) -> bool:
     )
 
 
-def _from_footers(runtime: Runtime, commit: SourceCommit) -> Times:
-    readers = sum(entry.source.name == commit.source for entry in runtime.plan.query.inputs)
-    rows = readers * sum(file.rows or 0 for file in commit.files)
+def _from_footers(commit: SourceCommit) -> Times:
+    rows = sum(file.rows or 0 for file in commit.files)
     lows = [file.low for file in commit.files if file.low is not None]
     highs = [file.high for file in commit.files if file.high is not None]
     nulls = sum(file.nulls or 0 for file in commit.files)

@@ -73,7 +73,8 @@ def open_view(
 ) -> Iterator[ViewRun]:
     """The view's store, locked for this run, and its state as the last commit left it."""
     options = options or RunOptions()
-    writer = StoreWriter(data / plan.query.view, lock=options.lock, after_write=options.after_write)
+    # Spark, in another process, may have another working directory.
+    writer = StoreWriter(data.absolute() / plan.query.view, lock=options.lock, after_write=options.after_write)
     with writer as store:
         connectors = {i.source.name: connect(i.source, project) for i in plan.query.inputs}
         runtime = Runtime(plan, fingerprint(plan), spark, store, connectors)

@@ -296,21 +296,6 @@ def test_a_delta_table_and_a_directory_can_feed_one_view(either_spark: SparkSess
     assert view.counts()["rows_in"] == 7
 
 
-def test_one_table_read_twice_counts_each_row_for_each_reading(spark: SparkSession, tmp_path: Path) -> None:
-    union = """
-    CREATE MATERIALIZED VIEW out AS
-    SELECT window_start, k, COUNT(*) AS n, SUM(v) AS total
-    FROM TUMBLE((SELECT k, v, ts FROM ev UNION ALL SELECT 'all' AS k, v, ts FROM ev WHERE v < 5),
-                ts, INTERVAL '10' SECOND)
-    GROUP BY window_start, window_end, k EMIT ON WINDOW CLOSE;
-    """
-    view = View(tmp_path, source(connector="delta", path="events") + union)
-    append(tmp_path, ("a", 1, 0), ("a", 7, 1), ("z", 0, FAR))
-    view.run(spark)
-    assert view.closed() == {(0, "a"): (2, 8), (0, "all"): (1, 1)}
-    assert view.counts() == {"rows_in": 6, "aggregated": 5, "filtered": 1, "late": 0, "error": 0}
-
-
 def test_a_source_may_lie_beside_the_project(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,7 +250,7 @@ def test_a_csv_option_that_makes_no_sense_is_refused(tmp_path: Path, options: di
     assert raised.value.code == "LMR0303"
 
 
-@pytest.mark.parametrize("options", [{"delimiter": "\\t"}, {"delimiter": " "}, {"quote": "|"}])
+@pytest.mark.parametrize("options", [{"delimiter": "\t"}, {"delimiter": " "}, {"quote": "|"}])
 def test_a_delimiter_is_one_character_or_a_tab(tmp_path: Path, options: dict[str, str]) -> None:
     (entry,) = files_view(tmp_path, "csv", **options).plan.query.inputs
     assert options.items() <= dict(entry.source.options).items()
