@@ -111,7 +111,7 @@ def _groups(view: ViewRun) -> int:
     with duckdb.connect() as database:
         files = table.absolute(table.files())
         found = database.execute(
-            "SELECT count(*) FROM (SELECT DISTINCT window_start, k0 FROM read_parquet(?, hive_partitioning = false))",
+            "SELECT count(*) FROM (SELECT DISTINCT pane_start, k0 FROM read_parquet(?, hive_partitioning = false))",
             [files],
         ).fetchone()
     assert found is not None

@@ -6,6 +6,7 @@ import json
 from typing import Annotated, Any
 
 import duckdb
+import pyarrow as pa
 import typer
 from rich import box
 from rich.console import Console
@@ -18,6 +19,8 @@ from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.time import to_iso
 from state_store import CommitRow, StoreReader
 from state_store import format as f
+
+NO_PANES = pa.schema([("pane_start", pa.int64()), ("pane_end", pa.int64())])
 
 
 def state(
@@ -67,12 +70,12 @@ def open_windows(query: Query, reader: StoreReader, commit: CommitRow) -> list[d
     closed = -(1 << 62) if commit.watermark is None else commit.watermark - query.lateness
     connection = duckdb.connect()
     connection.register("timers", reader.read(f.TIMERS, commit, ["deadline", "window_start", "window_end"]))
-    connection.register("partials", _partial_windows(reader, commit))
+    connection.register("partials", _panes(reader, commit))
     rows = connection.sql(
-        f"""SELECT t.window_start, t.window_end, t.deadline, coalesce(p.n, 0)
+        f"""SELECT t.window_start, t.window_end, t.deadline, coalesce(sum(p.n), 0)::BIGINT
             FROM (SELECT DISTINCT window_start, window_end, deadline FROM timers) t
-            LEFT JOIN (SELECT window_start, count(*) AS n FROM partials GROUP BY window_start) p USING (window_start)
-            WHERE t.window_end > {closed} ORDER BY t.window_end"""
+            LEFT JOIN partials p ON p.pane_start >= t.window_start AND p.pane_end <= t.window_end
+            WHERE t.window_end > {closed} GROUP BY ALL ORDER BY t.window_end, t.window_start"""
     ).fetchall()
     return [
         {"window_start": to_iso(s), "window_end": to_iso(e), "closes_at_watermark": to_iso(d), "partials": n}
@@ -80,9 +83,17 @@ def open_windows(query: Query, reader: StoreReader, commit: CommitRow) -> list[d
     ]
 
 
-def _partial_windows(reader: StoreReader, commit: CommitRow) -> Any:
-    table = reader.read(f.PARTIALS, commit, ["window_start"])
-    return table if "window_start" in table.column_names else f.TIMER_SCHEMA.empty_table()
+def _panes(reader: StoreReader, commit: CommitRow) -> Any:
+    """How many partials each pane has."""
+    table = reader.read(f.PARTIALS, commit, ["pane_start", "pane_end"])
+    if "pane_start" not in table.column_names:
+        table = NO_PANES.empty_table()
+    return (
+        table.append_column("n", pa.array([1] * table.num_rows, pa.int64()))
+        .group_by(["pane_start", "pane_end"])
+        .aggregate([("n", "sum")])
+        .rename_columns(["pane_start", "pane_end", "n"])
+    )
 
 
 def epochs(reader: StoreReader, limit: int) -> list[dict[str, Any]]:

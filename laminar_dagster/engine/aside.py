@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from laminar_dagster.engine.batch import JSON_OPTIONS, TIME, Batch
 from laminar_dagster.engine.inline import inline_table
+from laminar_dagster.engine.partials import HIDDEN, shares_panes
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.side_output import side_output_columns
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.paths import file_url
 from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT
-from laminar_dagster.engine.window_sql import window_end_sql, window_start_sql
+from laminar_dagster.engine.window_sql import first_end_sql, fixed_window, last_end_sql, last_start_sql
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
 from laminar_dagster.semantics.types import BIGINT, STRING
@@ -49,22 +50,46 @@ def set_aside(runtime: Runtime, batch: Batch, progress: Progress) -> Judged:
     assert batch.frame is not None
     can_be_late = _can_be_late(query, batch, progress)
     frame = _with_watermark(runtime, batch, progress) if can_be_late else batch.frame
+    if shares_panes(query):
+        frame = frame.selectExpr("*", f"{_hidden(runtime, can_be_late)} AS {HIDDEN}")
     reason = _reason(query, batch, can_be_late)
-    where = [] if query.where is None else [f"coalesce({value_sql(query.where)}, false)"]
+    if reason is None:
+        where = [] if query.where is None else [f"coalesce({value_sql(query.where)}, false)"]
+        return _counted(runtime, frame.filter(" AND ".join(["_kept", *where])), None, {"kept": "count(*)"})
+    judged = frame.selectExpr("*", f"{reason} AS _reason")
+    counts = {
+        "rows_in": "count(*)",
+        "filtered": f"count_if(_reason = '{FILTERED}')",
+        "late": f"count_if(_reason = '{LATE}')",
+        "error": f"count_if(_reason IS NOT NULL AND _reason NOT IN ('{FILTERED}', '{LATE}'))",
+    }
+    if can_be_late and shares_panes(query):
+        counts["partially_late_rows"] = f"count_if(_reason IS NULL AND {_partially_late(query)})"
+    return _counted(runtime, judged, judged, counts)
+
+
+def _counted(runtime: Runtime, frame: DataFrame, judged: DataFrame | None, counts: dict[str, str]) -> Judged:
+    """Count in passing: the numbers are there when the frame has been written."""
     observation = observation_for(runtime.spark, f"fates_{runtime.epoch}")
     expr = functions_of(runtime.spark).expr
-    if reason is None:
-        kept = frame.filter(" AND ".join(["_kept", *where]))
-        return Judged(kept.observe(observation, expr("count(*)").alias("kept")), None, observation)
-    judged = frame.selectExpr("*", f"{reason} AS _reason")
-    observed = judged.observe(
-        observation,
-        expr("count(*)").alias("rows_in"),
-        expr(f"count_if(_reason = '{FILTERED}')").alias("filtered"),
-        expr(f"count_if(_reason = '{LATE}')").alias("late"),
-        expr(f"count_if(_reason IS NOT NULL AND _reason NOT IN ('{FILTERED}', '{LATE}'))").alias("error"),
-    )
-    return Judged(observed.filter("_reason IS NULL"), judged, observation)
+    observed = frame.observe(observation, *(expr(sql).alias(name) for name, sql in counts.items()))
+    return Judged(observed if judged is None else observed.filter("_reason IS NULL"), judged, observation)
+
+
+def _partially_late(query: Query) -> str:
+    return f"coalesce({first_end_sql(fixed_window(query), TIME)} + {query.lateness} <= _watermark, false)"
+
+
+def _hidden(runtime: Runtime, can_be_late: bool) -> str:
+    """Up to which end a row's windows must not see it: those closed by an earlier commit of this very epoch.
+
+    Windows that were closed before the epoch are never emitted again, and need no such mark.
+    """
+    query, before = runtime.plan.query, runtime.clocks.watermark
+    if not can_be_late:
+        return "CAST(NULL AS BIGINT)"
+    moved = "true" if before is None else f"_watermark > {before}L"
+    return f"CASE WHEN {_partially_late(query)} AND {moved} THEN _watermark - {query.lateness}L END"
 
 
 def _can_be_late(query: Query, batch: Batch, progress: Progress) -> bool:
@@ -105,7 +130,7 @@ def _reason(query: Query, batch: Batch, can_be_late: bool) -> str | None:
         tests += [own] if own else []
         tests.append(f"CASE WHEN NOT coalesce({value_sql(query.where)}, false) THEN '{FILTERED}' END")
     if can_be_late:
-        ends = f"{window_end_sql(query.window, TIME)} + {query.lateness}"
+        ends = f"{last_end_sql(fixed_window(query), TIME)} + {query.lateness}"
         tests.append(f"CASE WHEN {ends} <= _watermark THEN '{LATE}' END")
     failures = _failures(query)
     tests += failures
@@ -152,8 +177,8 @@ def write_side_output(
 def _entry_columns(runtime: Runtime, now: int, watermark: str) -> list[str]:
     query = runtime.plan.query
     keys = ", ".join(f"{value_sql(key.expression)} AS {quoted(key.name)}" for key in query.keys)
-    start = f"timestamp_micros({window_start_sql(query.window, TIME)})"
-    end = f"timestamp_micros({window_end_sql(query.window, TIME)})"
+    start = f"timestamp_micros({last_start_sql(fixed_window(query), TIME)})"
+    end = f"timestamp_micros({last_end_sql(fixed_window(query), TIME)})"
     return side_output_columns(
         runtime,
         kind="_kind",

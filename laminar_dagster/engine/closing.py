@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.batch import JSON_OPTIONS
-from laminar_dagster.engine.partials import merged
+from laminar_dagster.engine.merging import merged_windows
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.side_output import side_output_columns
@@ -16,6 +16,7 @@ from laminar_dagster.semantics.expressions import Expression, Literal, columns_o
 from laminar_dagster.semantics.query import AggregateCall, Query
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
 from laminar_dagster.semantics.types import STRING
+from laminar_dagster.semantics.windows import Window
 from state_store import DataFile
 from state_store import format as f
 
@@ -33,20 +34,16 @@ PARTITION_FORMATS = {
 
 @dataclass(frozen=True)
 class Due:
-    """The windows that the watermark closes in this epoch: start to end, and the bounds between which they end."""
+    """The windows that the watermark closes in this epoch, and up to which end windows are closed."""
 
-    windows: Mapping[int, int]
-    after: int | None
+    windows: frozenset[Window]
     until: int | None
 
-    def condition(self) -> str:
-        lower = "" if self.after is None else f"window_end > {self.after}L AND "
-        return f"{lower}window_end <= {self.until}L"
-
     def holds(self, file: DataFile) -> bool:
-        """Whether the file can have partials of a window that is due."""
-        low, high = int(file.low["window_end"]), int(file.high["window_end"])
-        return self.until is not None and low <= self.until and (self.after is None or high > self.after)
+        """Whether the file can have panes of a window that is due."""
+        first = min(window.start for window in self.windows)
+        last = max(window.end for window in self.windows)
+        return int(file.low["pane_start"]) < last and int(file.high["pane_end"]) > first
 
 
 @dataclass(frozen=True)
@@ -62,10 +59,9 @@ def closed_until(query: Query, watermark: int | None) -> int | None:
     return None if watermark is None else watermark - query.lateness
 
 
-def windows_due(query: Query, timers: Mapping[int, int], before: int | None, after: int | None) -> Due:
-    until = closed_until(query, after)
-    due = {} if until is None else {start: end for start, end in timers.items() if end <= until}
-    return Due(due, closed_until(query, before), until)
+def windows_due(query: Query, timers: Collection[Window], watermark: int | None) -> Due:
+    until = closed_until(query, watermark)
+    return Due(frozenset(window for window in timers if until is not None and window.end <= until), until)
 
 
 def emit(runtime: Runtime, due: Due, fresh: Sequence[DataFile], pinned: Sequence[DataFile], now: int) -> Emitted:
@@ -74,8 +70,7 @@ def emit(runtime: Runtime, due: Due, fresh: Sequence[DataFile], pinned: Sequence
         return Emitted([], [])
     files = [file for file in [*pinned, *fresh] if due.holds(file)]
     runtime.set_parallelism(sum(file.rows for file in files))
-    finished = finish(runtime.plan.query, merged(runtime, files, due.condition()))
-    return _write_results(runtime, finished, now)
+    return _write_results(runtime, finish(runtime.plan.query, merged_windows(runtime, files, due.windows)), now)
 
 
 def _write_results(runtime: Runtime, finished: DataFrame, now: int) -> Emitted:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from laminar_dagster.engine.closing import closed_until
-from laminar_dagster.engine.partials import BUCKET, merged
+from laminar_dagster.engine.partials import BUCKET, merged_panes
 from laminar_dagster.engine.runtime import Runtime
+from laminar_dagster.engine.window_sql import fixed_window, last_end_sql
 from state_store import DataFile
 from state_store import format as f
 
@@ -32,6 +33,7 @@ def compact_if_due(runtime: Runtime, threshold: int | None = None) -> int:
 def _merge(runtime: Runtime, bucket: str, files: list[DataFile]) -> None:
     runtime.set_parallelism(sum(file.rows for file in files))
     closed = closed_until(runtime.plan.query, runtime.clocks.watermark)
-    still_open = "true" if closed is None else f"window_end > {closed}L"
-    written = runtime.write(f.PARTIALS, merged(runtime, files, still_open), folder=f"{BUCKET}={bucket}")
+    last_end = last_end_sql(fixed_window(runtime.plan.query), "pane_start")
+    still_open = "true" if closed is None else f"{last_end} > {closed}L"
+    written = runtime.write(f.PARTIALS, merged_panes(runtime, files, still_open), folder=f"{BUCKET}={bucket}")
     runtime.store.replace(f.PARTIALS, runtime.epoch, add=written, remove=files)

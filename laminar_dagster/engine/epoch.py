@@ -9,11 +9,13 @@ import pyarrow as pa
 
 from laminar_dagster.engine.aside import Judged, set_aside, write_side_output
 from laminar_dagster.engine.batch import Batch, read
-from laminar_dagster.engine.closing import PARTITION, Due, Emitted, emit, windows_due
+from laminar_dagster.engine.closing import PARTITION, Due, Emitted, closed_until, emit, windows_due
 from laminar_dagster.engine.partials import BUCKET, windows_in, write_partials
 from laminar_dagster.engine.runtime import Clocks, Runtime, written_schema
 from laminar_dagster.engine.sources.commits import SourceCommit
+from laminar_dagster.engine.window_sql import fixed_window
 from laminar_dagster.semantics.watermark import Progress, progress
+from laminar_dagster.semantics.windows import Window
 from state_store import CommitRow, DataFile, PlanRow
 from state_store import format as f
 from state_store.parquet import write_file
@@ -29,8 +31,8 @@ def run_epoch(runtime: Runtime, planned: PlanRow) -> CommitRow:
     with runtime.timed("fold"):
         folded = fold(runtime, batch, clocks, now)
     with runtime.timed("close"):
-        timers = {**runtime.timers, **folded.windows}
-        due = windows_due(runtime.plan.query, timers, planned.watermark, clocks.watermark)
+        timers = runtime.timers | folded.windows
+        due = windows_due(runtime.plan.query, timers, clocks.watermark)
         pinned = runtime.store.table(f.PARTIALS).files_at(planned.tables[f.PARTIALS])
         emitted = emit(runtime, due, folded.partials, pinned, now)
     with runtime.timed("commit"):
@@ -48,18 +50,24 @@ class Folded:
 
     partials: list[DataFile]
     aside: list[DataFile]
-    windows: Mapping[int, int]
+    windows: frozenset[Window]
     counts: Mapping[str, int]
 
 
 def fold(runtime: Runtime, batch: Batch, clocks: Progress, now: int) -> Folded:
     if batch.frame is None:
-        return Folded([], [], {}, {"rows_in": 0})
+        return Folded([], [], frozenset(), {"rows_in": 0})
     judged = set_aside(runtime, batch, clocks)
     partials = write_partials(runtime, batch, judged.kept)
     counts = fates(batch, judged)
     aside = write_side_output(runtime, judged, now, counts, runtime.clocks.watermark)
-    return Folded(partials, aside, windows_in(runtime, partials), counts)
+    return Folded(partials, aside, _open(runtime, windows_in(runtime, partials)), counts)
+
+
+def _open(runtime: Runtime, windows: set[Window]) -> frozenset[Window]:
+    """Those that were not closed before this epoch: a pane may be part of windows that are long gone."""
+    closed = closed_until(runtime.plan.query, runtime.clocks.watermark)
+    return frozenset(window for window in windows if closed is None or window.end > closed)
 
 
 def fates(batch: Batch, judged: Judged) -> dict[str, int]:
@@ -76,8 +84,8 @@ def land(
     runtime: Runtime, planned: PlanRow, folded: Folded, due: Due, emitted: Emitted, pinned: list[DataFile]
 ) -> None:
     """Make the epoch's files part of their tables, each in one commit that a rerun does not repeat."""
-    closed = [file for file in pinned if _is_closed(file, due)]
-    live = [file for file in folded.partials if not _is_closed(file, due)]
+    closed = [file for file in pinned if _is_closed(runtime, file, due)]
+    live = [file for file in folded.partials if not _is_closed(runtime, file, due)]
     _land(runtime, f.PARTIALS, live, closed, {BUCKET: pa.int64()})
     _land_timers(runtime, planned, folded, due)
     _land_ledger(runtime, planned)
@@ -100,23 +108,32 @@ def _land(
     runtime.store.land(name, runtime.epoch, schema=known, partition_by=tuple(partition), add=add, remove=remove)
 
 
-def _is_closed(file: DataFile, due: Due) -> bool:
-    return due.until is not None and int(file.high["window_end"]) <= due.until
+def _is_closed(runtime: Runtime, file: DataFile, due: Due) -> bool:
+    """Whether every window that the file has panes of is closed."""
+    newest = Window(int(file.high["pane_start"]), int(file.high["pane_end"]))
+    last = max(window.end for window in fixed_window(runtime.plan.query).windows_of(newest))
+    return due.until is not None and last <= due.until
 
 
 def _land_timers(runtime: Runtime, planned: PlanRow, folded: Folded, due: Due) -> None:
     """One timer row per window that opens; files whose timers have all fired go."""
     table = runtime.store.table(f.TIMERS)
     lateness = runtime.plan.query.lateness
-    opened = {s: e for s, e in folded.windows.items() if s not in runtime.timers and s not in due.windows}
+    opened = sorted(folded.windows - runtime.timers - due.windows)
     fired = [
         file
         for file in table.files_at(planned.tables[f.TIMERS])
         if due.until is not None and int(file.high["window_end"]) <= due.until
     ]
     rows = [
-        {"deadline": e + lateness, "key_hash": None, "window_start": s, "window_end": e, "epoch": runtime.epoch}
-        for s, e in opened.items()
+        {
+            "deadline": window.end + lateness,
+            "key_hash": None,
+            "window_start": window.start,
+            "window_end": window.end,
+            "epoch": runtime.epoch,
+        }
+        for window in opened
     ]
     _land(runtime, f.TIMERS, _small_file(runtime, f.TIMERS, rows, f.TIMER_SCHEMA), fired, {}, f.TIMER_SCHEMA)
 
@@ -156,7 +173,7 @@ def commit_row(
     due: Due,
     emitted: Emitted,
 ) -> CommitRow:
-    opened = [start for start in folded.windows if start not in runtime.timers]
+    opened = folded.windows - runtime.timers
     counts = {
         **folded.counts,
         "commits": len(batch.commits),
@@ -182,10 +199,10 @@ def commit_row(
     )
 
 
-def advance(runtime: Runtime, planned: PlanRow, clocks: Progress, timers: Mapping[int, int], due: Due) -> None:
+def advance(runtime: Runtime, planned: PlanRow, clocks: Progress, timers: frozenset[Window], due: Due) -> None:
     """Hand the committed state on to the next epoch of this run."""
     runtime.clocks = Clocks(clocks.watermark, clocks.shards)
-    runtime.timers = {start: end for start, end in timers.items() if start not in due.windows}
+    runtime.timers = timers - due.windows
     commits = pinned_commits(planned)
     for name, connector in runtime.connectors.items():
         mine = [commit for commit in commits if commit.source == name]

@@ -1,4 +1,4 @@
-"""Folds an epoch's rows into partial accumulators: one row per (window, key) touched, appended, never rewritten."""
+"""Folds an epoch's rows into partial accumulators: one row per (pane, key) touched, appended, never rewritten."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from laminar_dagster.engine.batch import TIME, Batch
 from laminar_dagster.engine.runtime import Runtime
-from laminar_dagster.engine.window_sql import window_end_sql, window_start_sql
+from laminar_dagster.engine.window_sql import fixed_window, pane_end_sql, pane_start_sql
 from laminar_dagster.plan.plan import Plan, key_column, partial_column
-from laminar_dagster.semantics.query import AggregateCall
+from laminar_dagster.semantics.query import AggregateCall, Query
 from laminar_dagster.semantics.spark_sql import value_sql
+from laminar_dagster.semantics.windows import Cumulate, Hop, Window
 from state_store import DataFile
 from state_store import format as f
 
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BUCKET = "bucket"
+# A partial counts only in windows that end after this: set where its rows were late for the others.
+HIDDEN = "hidden_until"
 
 
 def write_partials(runtime: Runtime, batch: Batch, kept: DataFrame) -> list[DataFile]:
-    """The epoch's partials as files below the state table, in buckets of the window's end."""
+    """The epoch's partials as files below the state table, in buckets of the pane's end."""
     runtime.set_parallelism(batch.rows)
     frame = partials_of(runtime, kept)
     buckets = _buckets(runtime.plan, batch)
@@ -36,22 +39,24 @@ def write_partials(runtime: Runtime, batch: Batch, kept: DataFrame) -> list[Data
 
 def partials_of(runtime: Runtime, kept: DataFrame) -> DataFrame:
     plan = runtime.plan
-    prepared = kept.selectExpr(*prepared_columns(plan))
-    made = runtime.aggregated(prepared, ["window_start", *plan.layout.key_columns], partial_expressions(plan))
-    window_end = window_end_sql(plan.query.window, "window_start")
-    return made.selectExpr("*", f"{window_end} AS window_end").selectExpr("*", f"{bucket_sql(plan)} AS {BUCKET}")
+    hidden = [HIDDEN] if shares_panes(plan.query) else []
+    prepared = kept.selectExpr(*prepared_columns(plan), *hidden)
+    groups = ["pane_start", *plan.layout.key_columns, *hidden]
+    made = runtime.aggregated(prepared, groups, partial_expressions(plan))
+    pane_end = pane_end_sql(fixed_window(plan.query), "pane_start")
+    return made.selectExpr("*", f"{pane_end} AS pane_end").selectExpr("*", f"{bucket_sql(plan)} AS {BUCKET}")
 
 
 def bucket_sql(plan: Plan) -> str:
-    """The bucket of `window_end`: its ceiling in bucket widths, in whole numbers, also before 1970."""
+    """The bucket of `pane_end`: its ceiling in bucket widths, in whole numbers, also before 1970."""
     width = plan.layout.bucket_width
-    return f"(window_end - pmod(window_end - 1L, {width}L) + {width - 1}L) div {width}L"
+    return f"(pane_end - pmod(pane_end - 1L, {width}L) + {width - 1}L) div {width}L"
 
 
 def prepared_columns(plan: Plan) -> list[str]:
-    """Each row's window, keys and aggregate arguments: the expressions that come before the aggregation."""
+    """Each row's pane, keys and aggregate arguments: the expressions that come before the aggregation."""
     query = plan.query
-    columns = [f"{window_start_sql(query.window, TIME)} AS window_start"]
+    columns = [f"{pane_start_sql(fixed_window(query), TIME)} AS pane_start"]
     columns += [f"{value_sql(key.expression)} AS {key_column(i)}" for i, key in enumerate(query.keys)]
     return [*columns, *(f"{argument_sql(call)} AS {call.id}" for call in query.aggregates)]
 
@@ -71,13 +76,17 @@ def partial_expressions(plan: Plan) -> dict[str, str]:
     }
 
 
-def merged(runtime: Runtime, files: Sequence[DataFile], condition: str) -> DataFrame:
-    """One row per (window, key) out of any number of partials of it, of the windows that fit the condition."""
-    plan, table = runtime.plan, runtime.store.table(f.PARTIALS)
+def state_frame(runtime: Runtime, files: Sequence[DataFile]) -> DataFrame:
+    table = runtime.store.table(f.PARTIALS)
     schema = from_arrow_schema(pq.read_schema(table.root / files[0].path))
-    state = runtime.spark.read.schema(schema).parquet(*table.absolute(files))
-    keys = ["window_start", "window_end", *plan.layout.key_columns]
-    return runtime.aggregated(state.filter(condition), keys, merge_expressions(plan))
+    return runtime.spark.read.schema(schema).parquet(*table.absolute(files))
+
+
+def merged_panes(runtime: Runtime, files: Sequence[DataFile], condition: str) -> DataFrame:
+    """One row per (pane, key) out of any number of partials of it, of the panes that fit the condition."""
+    hidden = [HIDDEN] if shares_panes(runtime.plan.query) else []
+    keys = ["pane_start", "pane_end", *runtime.plan.layout.key_columns, *hidden]
+    return runtime.aggregated(state_frame(runtime, files).filter(condition), keys, merge_expressions(runtime.plan))
 
 
 def merge_expressions(plan: Plan) -> dict[str, str]:
@@ -94,20 +103,30 @@ def _buckets(plan: Plan, batch: Batch) -> set[int]:
     """The buckets that the epoch's rows can fall in: the first and the last, if they are not the same."""
     lows = [times.low for times in batch.times if times.low is not None]
     highs = [times.high for times in batch.times if times.high is not None]
-    assert plan.query.window is not None
     edges = [min(lows), max(highs)] if lows and highs else []
-    return {plan.layout.bucket_of(w.end) for edge in edges for w in plan.query.window.assign(edge)}
+    return {plan.layout.bucket_of(fixed_window(plan.query).pane(edge).end) for edge in edges}
 
 
-def windows_in(runtime: Runtime, files: list[DataFile]) -> dict[int, int]:
-    """The windows that the files hold partials of: start to end."""
-    found: dict[int, int] = {}
+def windows_in(runtime: Runtime, files: list[DataFile]) -> set[Window]:
+    """The windows that the files hold partials of."""
+    window = fixed_window(runtime.plan.query)
+    return {covering for pane in panes_in(runtime, files) for covering in window.windows_of(pane)}
+
+
+def panes_in(runtime: Runtime, files: list[DataFile]) -> set[Window]:
+    found: set[Window] = set()
     root = runtime.store.table(f.PARTIALS).root
     for file in files:
-        if file.low["window_start"] == file.high["window_start"]:
-            found[file.low["window_start"]] = file.high["window_end"]
+        first, last = int(file.low["pane_start"]), int(file.high["pane_start"])
+        if first == last:
+            found.add(Window(first, int(file.high["pane_end"])))
             continue
-        table = pq.ParquetFile(root / file.path).read(columns=["window_start", "window_end"])
-        for row in table.group_by(["window_start", "window_end"]).aggregate([]).to_pylist():
-            found[row["window_start"]] = row["window_end"]
+        table = pq.ParquetFile(root / file.path).read(columns=["pane_start", "pane_end"])
+        rows = table.group_by(["pane_start", "pane_end"]).aggregate([]).to_pylist()
+        found |= {Window(row["pane_start"], row["pane_end"]) for row in rows}
     return found
+
+
+def shares_panes(query: Query) -> bool:
+    """Whether a pane belongs to several windows."""
+    return isinstance(query.window, Hop | Cumulate)

@@ -20,6 +20,7 @@ from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.time import from_datetime, to_iso
 from laminar_dagster.semantics.watermark import progress
+from laminar_dagster.semantics.windows import Window
 from state_store import CommitRow, PlanRow, StoreReader, StoreWriter
 from state_store import format as f
 from state_store.epochs import Tail
@@ -209,10 +210,11 @@ def _ledger(runtime: Runtime, commit: CommitRow) -> dict[str, dict[str, int]]:
     return found
 
 
-def _open_timers(runtime: Runtime, commit: CommitRow) -> dict[int, int]:
+def _open_timers(runtime: Runtime, commit: CommitRow) -> frozenset[Window]:
     closed = closed_until(runtime.plan.query, commit.watermark)
     rows = StoreReader(runtime.store.root).read(f.TIMERS, commit).to_pylist()
-    return {r["window_start"]: r["window_end"] for r in rows if closed is None or r["window_end"] > closed}
+    windows = (Window(row["window_start"], row["window_end"]) for row in rows)
+    return frozenset(window for window in windows if closed is None or window.end > closed)
 
 
 def _standing(commit: CommitRow | None) -> str:

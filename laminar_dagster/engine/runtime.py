@@ -17,6 +17,7 @@ from laminar_dagster.engine.session import functions_of
 from laminar_dagster.engine.sources.commits import Connector
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.watermark import Shard
+from laminar_dagster.semantics.windows import Window
 from state_store import DataFile, StoreWriter
 from state_store.parquet import data_files
 
@@ -52,7 +53,7 @@ class Runtime:
     connectors: Mapping[str, Connector]
     clocks: Clocks = field(default_factory=Clocks)
     positions: dict[str, Any] = field(default_factory=dict)
-    timers: dict[int, int] = field(default_factory=dict)
+    timers: frozenset[Window] = frozenset()
     epoch: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 

@@ -1,17 +1,103 @@
-"""Windows as Spark SQL over a column of microseconds."""
+"""Panes and windows as Spark SQL over columns of microseconds. `pmod` floors, also before 1970."""
 
 from __future__ import annotations
 
-from laminar_dagster.semantics.windows import Tumble, WindowKind
+from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.time import DAY
+from laminar_dagster.semantics.windows import Calendar, Cumulate, FixedWindow, Hop, Session, Tumble
 
 
-def window_start_sql(window: WindowKind | None, time: str) -> str:
-    """The start of the window of a row; `pmod` floors, also before 1970."""
-    assert isinstance(window, Tumble), "planning refuses the windows that are not wired"
-    shifted = f"{time} - {window.offset}L" if window.offset else time
-    return f"({time} - pmod({shifted}, {window.size}L))"
+def fixed_window(query: Query) -> FixedWindow:
+    assert query.window is not None
+    assert not isinstance(query.window, Session), "planning refuses the windows that are not wired"
+    return query.window
 
 
-def window_end_sql(window: WindowKind | None, time: str) -> str:
-    assert isinstance(window, Tumble), "planning refuses the windows that are not wired"
-    return f"({window_start_sql(window, time)} + {window.size}L)"
+def pane_start_sql(window: FixedWindow, time: str) -> str:
+    """The start of the pane in which a row is stored."""
+    match window:
+        case Tumble(size, offset):
+            return _floored(time, size, offset)
+        case Hop(offset=offset):
+            return _floored(time, window.slice, offset)
+        case Cumulate(step, size):
+            start = _floored(time, size, 0)
+            return f"({time} - pmod({time} - {start}, {step}L))"
+        case Calendar():
+            return _calendar_start(window, time)
+
+
+def pane_end_sql(window: FixedWindow, start: str) -> str:
+    """The end of the pane that begins at `start`."""
+    match window:
+        case Tumble(size=size):
+            return f"({start} + {size}L)"
+        case Hop():
+            return f"({start} + {window.slice}L)"
+        case Cumulate(step=step):
+            return f"({start} + {step}L)"
+        case Calendar():
+            return _calendar_end(window, start)
+
+
+def first_end_sql(window: FixedWindow, time: str) -> str:
+    """The end of the first window that closes of those a row at `time` is in."""
+    match window:
+        case Hop(slide, size, offset):
+            first = _floored(f"({time} - {size}L)", slide, offset)
+            return f"({first} + {slide + size}L)"
+        case _:
+            return pane_end_sql(window, pane_start_sql(window, time))
+
+
+def last_end_sql(window: FixedWindow, time: str) -> str:
+    """The end of the last window that closes of those a row at `time` is in."""
+    match window:
+        case Hop(slide, size, offset):
+            return f"({_floored(time, slide, offset)} + {size}L)"
+        case Cumulate(size=size):
+            return f"({_floored(time, size, 0)} + {size}L)"
+        case _:
+            return pane_end_sql(window, pane_start_sql(window, time))
+
+
+def last_start_sql(window: FixedWindow, time: str) -> str:
+    """The start of that last window."""
+    match window:
+        case Hop(slide, _, offset):
+            return _floored(time, slide, offset)
+        case Cumulate(size=size):
+            return _floored(time, size, 0)
+        case _:
+            return pane_start_sql(window, time)
+
+
+def _floored(time: str, step: int, offset: int) -> str:
+    shifted = f"{time} - {offset}L" if offset else time
+    return f"({time} - pmod({shifted}, {step}L))"
+
+
+def _calendar_start(window: Calendar, time: str) -> str:
+    """The calendar's own edge, as the wall clock of the zone sees it."""
+    local = f"CAST(from_utc_timestamp(timestamp_micros({time}), '{window.zone}') AS DATE)"
+    if window.unit == "MONTH":
+        months = f"(year({local}) * 12 + month({local}) - 1)"
+        first = f"({months} - pmod({months}, {window.count}))"
+        return _instant(f"make_date({first} div 12, pmod({first}, 12) + 1, 1)", window.zone)
+    days = window.count * (7 if window.unit == "WEEK" else 1)
+    monday = 4 if window.unit == "WEEK" else 0
+    number = f"unix_date({local})"
+    return _instant(f"date_from_unix_date({number} - pmod({number} - {monday}, {days}))", window.zone)
+
+
+def _calendar_end(window: Calendar, start: str) -> str:
+    """The edge after `start`. Half a day is added first: a zone's midnight may not exist, and then begins later."""
+    local = f"CAST(from_utc_timestamp(timestamp_micros({start} + {DAY // 2}L), '{window.zone}') AS DATE)"
+    if window.unit == "MONTH":
+        return _instant(f"add_months(trunc({local}, 'MONTH'), {window.count})", window.zone)
+    days = window.count * (7 if window.unit == "WEEK" else 1)
+    return _instant(f"date_add({local}, {days})", window.zone)
+
+
+def _instant(date: str, zone: str) -> str:
+    return f"unix_micros(to_utc_timestamp(CAST({date} AS TIMESTAMP), '{zone}'))"

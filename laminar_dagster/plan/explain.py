@@ -170,6 +170,6 @@ def _state(plan: Plan) -> Node:
         [
             Node(f"one row for each ({key}) and epoch"),
             Node("columns: " + (", ".join(layout.partial_columns) or "none")),
-            Node(f"buckets: window_end, {format_micros(layout.bucket_width)} wide"),
+            Node(f"buckets: pane_end, {format_micros(layout.bucket_width)} wide"),
         ],
     )

@@ -14,19 +14,15 @@ from laminar_dagster.semantics.windows import Calendar, Hop, Session, Tumble, Wi
 
 @dataclass(frozen=True)
 class StateLayout:
-    """How partials are laid out: one row per (window, key) and epoch, in buckets of the window's end."""
+    """How partials are laid out: one row per (pane, key) and epoch, in buckets of the pane's end."""
 
     bucket_width: int
     key_columns: tuple[str, ...]
     partial_columns: tuple[str, ...]
 
-    def bucket_of(self, window_end: int) -> int:
-        """The bucket's number. A bucket holds window ends in `(number * width - width, number * width]`."""
-        return -(-window_end // self.bucket_width)
-
-    def bucket_end(self, bucket: int) -> int:
-        """The latest window end that the bucket can hold."""
-        return bucket * self.bucket_width
+    def bucket_of(self, pane_end: int) -> int:
+        """The bucket's number. A bucket holds pane ends in `(number * width - width, number * width]`."""
+        return -(-pane_end // self.bucket_width)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""Which windows a row belongs to: `assign` for fixed windows, merging for sessions. All half-open, [start, end)."""
+"""Which windows a row belongs to: `assign` for fixed windows, merging for sessions. All half-open, [start, end).
+
+A row is stored once, in its `pane`: the widest stretch of time that no window's edge cuts. `windows_of` a pane are
+those that contain it; they merge their panes when they are emitted.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,12 @@ class Tumble:
         start = floor_to(t, self.size, self.offset)
         return (Window(start, start + self.size),)
 
+    def pane(self, t: int) -> Window:
+        return self.assign(t)[0]
+
+    def windows_of(self, pane: Window) -> tuple[Window, ...]:
+        return (pane,)
+
     def __str__(self) -> str:
         shifted = f", offset {format_micros(self.offset)}" if self.offset else ""
         return f"TUMBLE(size {format_micros(self.size)}{shifted})"
@@ -55,6 +65,13 @@ class Hop:
         """The widest step at whose multiples all windows start and end."""
         return math.gcd(self.slide, self.size)
 
+    def pane(self, t: int) -> Window:
+        start = floor_to(t, self.slice, self.offset)
+        return Window(start, start + self.slice)
+
+    def windows_of(self, pane: Window) -> tuple[Window, ...]:
+        return self.assign(pane.start)
+
     def __str__(self) -> str:
         return f"HOP(slide {format_micros(self.slide)}, size {format_micros(self.size)})"
 
@@ -70,6 +87,13 @@ class Cumulate:
         start = floor_to(t, self.size, 0)
         first_end = floor_to(t, self.step, start) + self.step
         return tuple(Window(start, end) for end in range(first_end, start + self.size + 1, self.step))
+
+    def pane(self, t: int) -> Window:
+        start = floor_to(t, self.step, floor_to(t, self.size, 0))
+        return Window(start, start + self.step)
+
+    def windows_of(self, pane: Window) -> tuple[Window, ...]:
+        return self.assign(pane.start)
 
     def __str__(self) -> str:
         return f"CUMULATE(step {format_micros(self.step)}, size {format_micros(self.size)})"
@@ -87,6 +111,12 @@ class Calendar:
         local = to_datetime(t).astimezone(ZoneInfo(self.zone))
         start, end = self._bounds(local)
         return (Window(self._instant(start), self._instant(end)),)
+
+    def pane(self, t: int) -> Window:
+        return self.assign(t)[0]
+
+    def windows_of(self, pane: Window) -> tuple[Window, ...]:
+        return (pane,)
 
     def _bounds(self, local: datetime) -> tuple[datetime, datetime]:
         midnight = datetime(local.year, local.month, local.day)  # noqa: DTZ001 - wall clock of `zone`
@@ -132,4 +162,5 @@ class Session:
         return f"SESSION(gap {format_micros(self.gap)})"
 
 
-WindowKind = Tumble | Hop | Cumulate | Calendar | Session
+FixedWindow = Tumble | Hop | Cumulate | Calendar
+WindowKind = FixedWindow | Session

@@ -81,7 +81,7 @@ def test_compaction_forgets_the_windows_that_are_closed(source: MemoryConnector,
     commit_and_step(source, run, [a_row(0), a_row(59), a_row(61)], [a_row(62)])
     assert compaction.compact_if_due(run.runtime, threshold=1) == 2
     files = run.runtime.store.table("partials").files()
-    assert [file.low["window_start"] for file in files] == [NOON + MINUTE]
+    assert [file.low["pane_start"] for file in files] == [NOON + MINUTE]
 
 
 def test_a_kill_before_the_commit_of_a_compaction_leaves_the_state_as_it_was(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from state_store import CommitRow, PlanRow, StoreBusyError, StoreError, StoreReader, StoreWriter
-from state_store.epochs import COMPACT_ABOVE
+from state_store import epochs as log
 
 
 def a_plan(epoch: int = 1, run_id: str = "r") -> PlanRow:
@@ -130,8 +130,9 @@ def test_an_epoch_that_is_not_there_is_an_error_that_names_the_last_one(tmp_path
     assert "the last committed epoch is 1" in found.value.render()
 
 
-def test_the_log_stays_short_and_loses_no_row(tmp_path: Path) -> None:
-    epochs = COMPACT_ABOVE + 5
+def test_the_log_stays_short_and_loses_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "COMPACT_ABOVE", 8)
+    epochs = 13
     with StoreWriter(tmp_path / "v") as store:
         store.tail()
         for epoch in range(1, epochs + 1):
@@ -139,6 +140,6 @@ def test_the_log_stays_short_and_loses_no_row(tmp_path: Path) -> None:
             store.finish(a_commit(epoch))
         files = len(store.table("epochs").files())
     reader = StoreReader(tmp_path / "v")
-    assert files < COMPACT_ABOVE
+    assert files < 8
     assert [commit.epoch for commit in reader.log.commits()] == list(range(epochs, 0, -1))
     assert reader.commit(3) is not None

@@ -1,5 +1,5 @@
 CREATE MATERIALIZED VIEW out AS
 SELECT window_start, COUNT(*) AS n
-FROM HOP(sales, event_time, INTERVAL '1' MINUTE, INTERVAL '2' MINUTE)
+FROM SESSION(sales, event_time, INTERVAL '2' MINUTE)
 GROUP BY window_start, window_end
 EMIT FINAL;
