@@ -30,7 +30,7 @@ HOUR_SECONDS = 3_600
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
-    console = Console()
+    console = Console(width=110)
     with tempfile.TemporaryDirectory(prefix="laminar-state-size-") as folder:
         workload = _workload(options)
         console.print(f"writing {workload.batches} commits of {workload.rows:,} rows, {workload.keys:,} groups")

@@ -19,6 +19,7 @@ from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.paths import file_url
 from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT
 from laminar_dagster.engine.window_sql import first_end_sql, fixed_window, last_end_sql, last_start_sql
+from laminar_dagster.engine.writing import write_frame
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
 from laminar_dagster.semantics.types import BIGINT, STRING
@@ -171,7 +172,8 @@ def write_side_output(
     before = _bigint(watermark)
     if "_watermark" in chosen.columns:
         before = f"coalesce(_watermark, {before})"
-    return runtime.write(f.SIDE_OUTPUT, chosen.selectExpr(*_entry_columns(runtime, now, before)).coalesce(1))
+    entries = chosen.selectExpr(*_entry_columns(runtime, now, before))
+    return write_frame(runtime, f.SIDE_OUTPUT, entries, rows=sum(counts[kind] for kind in kinds))
 
 
 def _entry_columns(runtime: Runtime, now: int, watermark: str) -> list[str]:

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.batch import JSON_OPTIONS
-from laminar_dagster.engine.merging import merged_windows
+from laminar_dagster.engine.merging import merged_windows, windows_per_pane
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.side_output import side_output_columns
+from laminar_dagster.engine.writing import write_frame
 from laminar_dagster.plan.plan import key_column, partial_column
 from laminar_dagster.semantics.expressions import Expression, Literal, columns_of
 from laminar_dagster.semantics.query import AggregateCall, Query
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
-from laminar_dagster.semantics.types import STRING
+from laminar_dagster.semantics.types import BIGINT, STRING, TIMESTAMP
 from laminar_dagster.semantics.windows import Window
 from state_store import DataFile
 from state_store import format as f
@@ -69,11 +70,13 @@ def emit(runtime: Runtime, due: Due, fresh: Sequence[DataFile], pinned: Sequence
     if not due.windows:
         return Emitted([], [])
     files = [file for file in [*pinned, *fresh] if due.holds(file)]
-    runtime.set_parallelism(sum(file.rows for file in files))
-    return _write_results(runtime, finish(runtime.plan.query, merged_windows(runtime, files, due.windows)), now)
+    rows = sum(file.rows for file in files)
+    runtime.fit_to(rows)
+    finished = finish(runtime.plan.query, merged_windows(runtime, files, due.windows))
+    return _write_results(runtime, finished, now, rows * windows_per_pane(runtime.plan.query))
 
 
-def _write_results(runtime: Runtime, finished: DataFrame, now: int) -> Emitted:
+def _write_results(runtime: Runtime, finished: DataFrame, now: int, rows: int) -> Emitted:
     query = runtime.plan.query
     observation = observation_for(runtime.spark, f"results_{runtime.epoch}")
     expr = functions_of(runtime.spark).expr
@@ -82,8 +85,9 @@ def _write_results(runtime: Runtime, finished: DataFrame, now: int) -> Emitted:
         expr("count_if(_reason IS NULL)").alias("rows"),
         expr("count_if(_reason IS NOT NULL AND _reason <> '')").alias("failed"),
     )
-    results = observed.filter("_reason IS NULL").selectExpr(*output_columns(query, runtime.epoch, now))
-    files = runtime.write(f.OUTPUT, results, partition_by=(PARTITION,))
+    results = observed.filter("_reason IS NULL").selectExpr(*output_columns(query))
+    constants = {"_epoch": Literal(runtime.epoch, BIGINT), "_emitted_at": Literal(now, TIMESTAMP)}
+    files = write_frame(runtime, f.OUTPUT, results, rows=rows, partition_by=PARTITION, constants=constants)
     counts = {name: int(value or 0) for name, value in observation.get.items()}
     failures = _write_failures(runtime, finished, now) if counts["failed"] and query.side_output.keeps("error") else []
     return Emitted(files, failures, counts["rows"], counts["failed"])
@@ -128,9 +132,8 @@ def _overflows(query: Query, expression: Expression) -> list[str]:
     return [f"CASE WHEN {call.id}_overflow THEN 'overflow' END" for call in calls]
 
 
-def output_columns(query: Query, epoch: int, now: int) -> list[str]:
+def output_columns(query: Query) -> list[str]:
     columns = [f"{value_sql(column.expression)} AS {quoted(column.name)}" for column in query.output]
-    columns += [f"{epoch}L AS _epoch", f"timestamp_micros({now}) AS _emitted_at"]
     truncated = f"date_trunc('{query.partition}', window_start)"
     partition = f"date_format({truncated}, '{PARTITION_FORMATS[query.partition]}') AS {PARTITION}"
     return [*columns, partition]
@@ -139,7 +142,7 @@ def output_columns(query: Query, epoch: int, now: int) -> list[str]:
 def _write_failures(runtime: Runtime, finished: DataFrame, now: int) -> list[DataFile]:
     """One error entry for each group whose result does not fit its type."""
     failed = finished.filter("_reason IS NOT NULL AND _reason <> ''")
-    return runtime.write(f.SIDE_OUTPUT, failed.selectExpr(*_failure_columns(runtime, now)).coalesce(1))
+    return write_frame(runtime, f.SIDE_OUTPUT, failed.selectExpr(*_failure_columns(runtime, now)), rows=0)
 
 
 def _failure_columns(runtime: Runtime, now: int) -> list[str]:

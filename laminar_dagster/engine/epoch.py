@@ -14,6 +14,7 @@ from laminar_dagster.engine.partials import BUCKET, windows_in, write_partials
 from laminar_dagster.engine.runtime import Clocks, Runtime, written_schema
 from laminar_dagster.engine.sources.commits import SourceCommit
 from laminar_dagster.engine.window_sql import fixed_window
+from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.watermark import Progress, progress
 from laminar_dagster.semantics.windows import Window
 from state_store import CommitRow, DataFile, PlanRow
@@ -27,6 +28,15 @@ def run_epoch(runtime: Runtime, planned: PlanRow) -> CommitRow:
     now = planned.processing_time
     with runtime.timed("read"):
         batch = read(runtime, pinned_commits(planned), now)
+    try:
+        return finish_epoch(runtime, planned, batch)
+    finally:
+        batch.release()
+
+
+def finish_epoch(runtime: Runtime, planned: PlanRow, batch: Batch) -> CommitRow:
+    """From the rows at hand to the commit: fold, close, emit, land."""
+    now = planned.processing_time
     clocks = progress(batch.commit_times, planned.watermark, runtime.clocks.shards, runtime.plan.query.policies, now)
     with runtime.timed("fold"):
         folded = fold(runtime, batch, clocks, now)
@@ -39,7 +49,6 @@ def run_epoch(runtime: Runtime, planned: PlanRow) -> CommitRow:
         land(runtime, planned, folded, due, emitted, pinned)
         commit = commit_row(runtime, planned, batch, clocks, folded, due, emitted)
         runtime.store.finish(commit)
-    batch.release()
     advance(runtime, planned, clocks, timers, due)
     return commit
 
@@ -73,11 +82,23 @@ def _open(runtime: Runtime, windows: set[Window]) -> frozenset[Window]:
 def fates(batch: Batch, judged: Judged) -> dict[str, int]:
     """How many rows came in, and what became of them; the parts add up to the whole."""
     counts = {"rows_in": batch.rows, "late": 0, "error": 0, **judged.counts()}
+    if counts["rows_in"] != batch.rows:
+        raise _rows_missing(batch.rows, counts["rows_in"])
     aggregated = counts.pop("kept", None)
     if aggregated is None:
         aggregated = counts["rows_in"] - counts["filtered"] - counts["late"] - counts["error"]
     filtered = counts["rows_in"] - aggregated - counts["late"] - counts["error"]
     return {**counts, "filtered": filtered, "aggregated": aggregated}
+
+
+def _rows_missing(expected: int, found: int) -> LaminarError:
+    return LaminarError(
+        "LMR0406",
+        f"the epoch judged {found} rows, and its source files hold {expected}",
+        detail="Every row that comes in is accounted for, so this is a defect of laminar or of a source file.",
+        hint="Please report it, with the output of `laminar explain` and the source's format.",
+        committed="Nothing of this epoch is committed; all earlier epochs stand.",
+    )
 
 
 def land(

@@ -9,8 +9,9 @@ from laminar_dagster.engine.inline import inline_table
 from laminar_dagster.engine.partials import HIDDEN, merge_expressions, shares_panes, state_frame
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of
+from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.types import BIGINT
-from laminar_dagster.semantics.windows import Window
+from laminar_dagster.semantics.windows import Cumulate, Hop, Window
 from state_store import DataFile
 
 if TYPE_CHECKING:
@@ -41,3 +42,14 @@ def _placed_in_all(runtime: Runtime, state: DataFrame, windows: Collection[Windo
         f"pane_start >= window_start AND pane_end <= window_end AND window_end > coalesce({HIDDEN}, window_end - 1)"
     )
     return state.join(table, expr(inside))
+
+
+def windows_per_pane(query: Query) -> int:
+    """How many windows a pane belongs to at the most."""
+    match query.window:
+        case Hop(slide, size):
+            return -(-size // slide)
+        case Cumulate(step, size):
+            return size // step
+        case _:
+            return 1

@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from laminar_dagster.engine.batch import TIME, Batch
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.window_sql import fixed_window, pane_end_sql, pane_start_sql
+from laminar_dagster.engine.writing import write_frame
 from laminar_dagster.plan.plan import Plan, key_column, partial_column
 from laminar_dagster.semantics.query import AggregateCall, Query
 from laminar_dagster.semantics.spark_sql import value_sql
@@ -28,13 +29,13 @@ HIDDEN = "hidden_until"
 
 def write_partials(runtime: Runtime, batch: Batch, kept: DataFrame) -> list[DataFile]:
     """The epoch's partials as files below the state table, in buckets of the pane's end."""
-    runtime.set_parallelism(batch.rows)
+    runtime.fit_to(batch.rows)
     frame = partials_of(runtime, kept)
     buckets = _buckets(runtime.plan, batch)
     if len(buckets) == 1:
         folder = f"{BUCKET}={buckets.pop()}"
-        return runtime.write(f.PARTIALS, frame.drop(BUCKET), folder=folder)
-    return runtime.write(f.PARTIALS, frame, partition_by=(BUCKET,))
+        return write_frame(runtime, f.PARTIALS, frame.drop(BUCKET), rows=batch.rows, folder=folder)
+    return write_frame(runtime, f.PARTIALS, frame, rows=batch.rows, partition_by=BUCKET)
 
 
 def partials_of(runtime: Runtime, kept: DataFrame) -> DataFrame:

@@ -79,7 +79,10 @@ def open_view(
     with writer as store:
         connectors = {i.source.name: connect(i.source, project) for i in plan.query.inputs}
         runtime = Runtime(plan, fingerprint(plan), spark, store, connectors)
-        yield ViewRun(runtime, store.tail(), options)
+        try:
+            yield ViewRun(runtime, store.tail(), options)
+        finally:
+            runtime.restore_session()
 
 
 class ViewRun:

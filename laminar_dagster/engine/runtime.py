@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,12 +18,12 @@ from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.watermark import Shard
 from laminar_dagster.semantics.windows import Window
 from state_store import DataFile, StoreWriter
-from state_store.parquet import data_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SMALL_EPOCH_ROWS = 50_000
+SMALL_ROWS = 20_000
+ONE_PARTITION_ROWS = 50_000
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,8 @@ class Runtime:
     timers: frozenset[Window] = frozenset()
     epoch: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    _found: dict[str, str] = field(default_factory=dict)
+    _now: dict[str, str] = field(default_factory=dict)
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
@@ -70,27 +71,32 @@ class Runtime:
         expr = functions_of(self.spark).expr
         return frame.groupBy(*keys).agg(*(expr(sql).alias(name) for name, sql in results.items()))
 
-    def set_parallelism(self, rows: int) -> None:
-        """Few shuffle partitions for small input: each costs milliseconds, and an epoch has few to spare."""
-        default = self._default_partitions()
-        self.spark.conf.set("spark.sql.shuffle.partitions", "1" if rows <= SMALL_EPOCH_ROWS else default)
+    def fit_to(self, rows: int) -> None:
+        """Settings for a job over about so many rows.
 
-    def _default_partitions(self) -> str:
-        if not hasattr(self, "_partitions"):
-            self._partitions = str(self.spark.conf.get("spark.sql.shuffle.partitions"))
-        return self._partitions
+        A small job is over before parallelism or compiled code pay: each shuffle partition costs milliseconds, each
+        compilation some dozens.
+        """
+        small = rows <= SMALL_ROWS
+        self._set("spark.sql.shuffle.partitions", "1" if rows <= ONE_PARTITION_ROWS else None)
+        self._set("spark.sql.codegen.wholeStage", "false" if small else None)
+        self._set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if small else None)
 
-    def write(
-        self, name: str, frame: DataFrame, *, folder: str = "", partition_by: tuple[str, ...] = ()
-    ) -> list[DataFile]:
-        """Let Spark write the frame's rows as Parquet files below a table; they are not in the table yet."""
-        root = self.store.table(name).root
-        target = f"e{self.epoch:010d}-{uuid.uuid4().hex[:8]}"
-        path = root / target / folder if folder else root / target
-        writer = frame.write.mode("append")
-        (writer.partitionBy(*partition_by) if partition_by else writer).parquet(str(path))
-        self.store.after_write(f"{name} files")
-        return [file for file in data_files(root, target) if file.rows]
+    def _set(self, name: str, value: str | None) -> None:
+        """Set an option of the session, or (None) put it back to what the session came with."""
+        if name not in self._found:
+            self._found[name] = self._now[name] = str(self.spark.conf.get(name))
+        wanted = self._found[name] if value is None else value
+        if self._now[name] != wanted:
+            self.spark.conf.set(name, wanted)
+            self._now[name] = wanted
+
+    def restore_session(self) -> None:
+        """Leave the session as it was found: it may be shared."""
+        for name, value in self._found.items():
+            if self._now[name] != value:
+                self.spark.conf.set(name, value)
+        self._now = dict(self._found)
 
 
 def written_schema(root: Path, files: list[DataFile], partition: Mapping[str, pa.DataType]) -> pa.Schema:
