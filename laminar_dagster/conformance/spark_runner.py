@@ -57,7 +57,7 @@ class SparkRunner:
         writes = 1
         while True:
             hook = raising_after(writes) if self._crash else (lambda _: None)
-            options = RunOptions(now=lambda: now, max_epochs=1, after_write=hook)
+            options = RunOptions(now=lambda: now, after_write=hook)
             try:
                 run_view(plan, self._session(), project=self._root, data=self._root / "data", options=options)
                 return

@@ -6,6 +6,7 @@ set aside, nothing is checked at all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from laminar_dagster.engine.inline import inline_table
 from laminar_dagster.engine.partials import HIDDEN, shares_panes
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
+from laminar_dagster.engine.session_lateness import LATE_SESSION, with_session_lateness
 from laminar_dagster.engine.side_output import side_output_columns
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.paths import file_url
@@ -24,6 +26,7 @@ from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
 from laminar_dagster.semantics.types import BIGINT, STRING
 from laminar_dagster.semantics.watermark import Progress
+from laminar_dagster.semantics.windows import Session
 from state_store import DataFile
 from state_store import format as f
 
@@ -46,14 +49,17 @@ class Judged:
         return {name: int(value or 0) for name, value in self.observation.get.items()}
 
 
-def set_aside(runtime: Runtime, batch: Batch, progress: Progress) -> Judged:
+def set_aside(runtime: Runtime, batch: Batch, progress: Progress, pinned: Sequence[DataFile]) -> Judged:
     query = runtime.plan.query
     assert batch.frame is not None
     can_be_late = _can_be_late(query, batch, progress)
     frame = _with_watermark(runtime, batch, progress) if can_be_late else batch.frame
     if shares_panes(query):
         frame = frame.selectExpr("*", f"{_hidden(runtime, can_be_late)} AS {HIDDEN}")
-    reason = _reason(query, batch, can_be_late)
+    if can_be_late and isinstance(query.window, Session):
+        sound = frame.selectExpr("*", f"{_verdict(query, batch, None)} AS _unsound")
+        frame = with_session_lateness(runtime, sound, pinned)
+    reason = _reason(query, batch, _late_sql(query) if can_be_late else None)
     if reason is None:
         where = [] if query.where is None else [f"coalesce({value_sql(query.where)}, false)"]
         return _counted(runtime, frame.filter(" AND ".join(["_kept", *where])), None, {"kept": "count(*)"})
@@ -120,8 +126,21 @@ def _with_watermark(runtime: Runtime, batch: Batch, progress: Progress) -> DataF
     return batch.frame.join(inline_table(runtime.spark, {FILE: STRING, "_watermark": BIGINT}, pairs), FILE)
 
 
-def _reason(query: Query, batch: Batch, can_be_late: bool) -> str | None:
-    """Why a row is set aside (NULL: it is not), in the order that docs/reference/semantics.md gives."""
+def _late_sql(query: Query) -> str:
+    """Whether no window of a row can take it any more."""
+    if isinstance(query.window, Session):
+        return LATE_SESSION
+    return f"{last_end_sql(fixed_window(query), TIME)} + {query.lateness} <= _watermark"
+
+
+def _reason(query: Query, batch: Batch, late: str | None) -> str | None:
+    """Why a row is set aside (NULL: it is not), or None where the bounds show that none can be."""
+    sound = batch.spotless and not batch.can_fail and not _failures(query) and not _where_can_fail(query)
+    return None if sound and late is None else _verdict(query, batch, late)
+
+
+def _verdict(query: Query, batch: Batch, late: str | None) -> str:
+    """Why a row is set aside, in the order that docs/reference/semantics.md gives."""
     tests: list[str] = []
     if batch.can_fail:
         tests.append("_error")
@@ -130,13 +149,9 @@ def _reason(query: Query, batch: Batch, can_be_late: bool) -> str | None:
         own = error_sql(query.where)
         tests += [own] if own else []
         tests.append(f"CASE WHEN NOT coalesce({value_sql(query.where)}, false) THEN '{FILTERED}' END")
-    if can_be_late:
-        ends = f"{last_end_sql(fixed_window(query), TIME)} + {query.lateness}"
-        tests.append(f"CASE WHEN {ends} <= _watermark THEN '{LATE}' END")
-    failures = _failures(query)
-    tests += failures
-    if batch.spotless and not can_be_late and not failures and not batch.can_fail and not _where_can_fail(query):
-        return None
+    if late is not None:
+        tests.append(f"CASE WHEN {late} THEN '{LATE}' END")
+    tests += _failures(query)
     return f"""CASE WHEN _bad THEN {FAULT} WHEN {TIME} IS NULL THEN 'null_event_time'
                     WHEN _future THEN 'future_timestamp' ELSE {first_reason(tests)} END"""
 
@@ -179,8 +194,7 @@ def write_side_output(
 def _entry_columns(runtime: Runtime, now: int, watermark: str) -> list[str]:
     query = runtime.plan.query
     keys = ", ".join(f"{value_sql(key.expression)} AS {quoted(key.name)}" for key in query.keys)
-    start = f"timestamp_micros({last_start_sql(fixed_window(query), TIME)})"
-    end = f"timestamp_micros({last_end_sql(fixed_window(query), TIME)})"
+    start, end = (f"timestamp_micros({bound})" for bound in _window_of_row(query))
     return side_output_columns(
         runtime,
         kind="_kind",
@@ -201,3 +215,10 @@ def _entry_columns(runtime: Runtime, now: int, watermark: str) -> list[str]:
 
 def _bigint(value: int | None) -> str:
     return "CAST(NULL AS BIGINT)" if value is None else f"{value}L"
+
+
+def _window_of_row(query: Query) -> tuple[str, str]:
+    """The bounds that an entry shows: of the last window to close of those the row is in."""
+    if isinstance(query.window, Session):
+        return TIME, f"({TIME} + {query.window.gap}L)"
+    return last_start_sql(fixed_window(query), TIME), last_end_sql(fixed_window(query), TIME)

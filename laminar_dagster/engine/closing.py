@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.batch import JSON_OPTIONS
-from laminar_dagster.engine.merging import merged_windows, windows_per_pane
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.side_output import side_output_columns
@@ -34,17 +33,22 @@ PARTITION_FORMATS = {
 
 
 @dataclass(frozen=True)
-class Due:
-    """The windows that the watermark closes in this epoch, and up to which end windows are closed."""
+class Closing:
+    """What the watermark closes in this epoch, and what becomes of the state.
 
-    windows: frozenset[Window]
+    `merged` has one row per (window, key) that is emitted, at most about `rows` of them; `gone` are files of the state
+    that nothing needs any more, `live` those that the epoch adds; `opened` and `closed` are the windows (of sessions:
+    none, they have their timers in the state itself).
+    """
+
+    merged: DataFrame | None
+    rows: int
+    gone: list[DataFile]
+    live: list[DataFile]
     until: int | None
-
-    def holds(self, file: DataFile) -> bool:
-        """Whether the file can have panes of a window that is due."""
-        first = min(window.start for window in self.windows)
-        last = max(window.end for window in self.windows)
-        return int(file.low["pane_start"]) < last and int(file.high["pane_end"]) > first
+    opened: frozenset[Window] = frozenset()
+    closed: frozenset[Window] = frozenset()
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,20 +64,11 @@ def closed_until(query: Query, watermark: int | None) -> int | None:
     return None if watermark is None else watermark - query.lateness
 
 
-def windows_due(query: Query, timers: Collection[Window], watermark: int | None) -> Due:
-    until = closed_until(query, watermark)
-    return Due(frozenset(window for window in timers if until is not None and window.end <= until), until)
-
-
-def emit(runtime: Runtime, due: Due, fresh: Sequence[DataFile], pinned: Sequence[DataFile], now: int) -> Emitted:
-    """The results of the windows that are due, as files of the output; groups without a result to the side."""
-    if not due.windows:
+def emit(runtime: Runtime, closing: Closing, now: int) -> Emitted:
+    """The results of what closes, as files of the output; groups without a result to the side."""
+    if closing.merged is None:
         return Emitted([], [])
-    files = [file for file in [*pinned, *fresh] if due.holds(file)]
-    rows = sum(file.rows for file in files)
-    runtime.fit_to(rows)
-    finished = finish(runtime.plan.query, merged_windows(runtime, files, due.windows))
-    return _write_results(runtime, finished, now, rows * windows_per_pane(runtime.plan.query))
+    return _write_results(runtime, finish(runtime.plan.query, closing.merged), now, closing.rows)
 
 
 def _write_results(runtime: Runtime, finished: DataFrame, now: int, rows: int) -> Emitted:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from laminar_dagster.engine.closing import closed_until
 from laminar_dagster.engine.partials import BUCKET, merged_panes
 from laminar_dagster.engine.runtime import Runtime
-from laminar_dagster.engine.window_sql import fixed_window, last_end_sql
+from laminar_dagster.engine.window_state import state_of
 from laminar_dagster.engine.writing import write_frame
 from state_store import DataFile
 from state_store import format as f
@@ -35,8 +35,6 @@ def _merge(runtime: Runtime, bucket: str, files: list[DataFile]) -> None:
     rows = sum(file.rows for file in files)
     runtime.fit_to(rows)
     closed = closed_until(runtime.plan.query, runtime.clocks.watermark)
-    last_end = last_end_sql(fixed_window(runtime.plan.query), "pane_start")
-    still_open = "true" if closed is None else f"{last_end} > {closed}L"
-    panes = merged_panes(runtime, files, still_open)
+    panes = merged_panes(runtime, files, state_of(runtime.plan.query).still_open(runtime, closed))
     written = write_frame(runtime, f.PARTIALS, panes, rows=rows, folder=f"{BUCKET}={bucket}")
     runtime.store.replace(f.PARTIALS, runtime.epoch, add=written, remove=files)

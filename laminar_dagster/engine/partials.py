@@ -8,44 +8,36 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from laminar_dagster.engine.batch import TIME, Batch
+from laminar_dagster.engine.batch import Batch
 from laminar_dagster.engine.runtime import Runtime
-from laminar_dagster.engine.window_sql import fixed_window, pane_end_sql, pane_start_sql
 from laminar_dagster.engine.writing import write_frame
 from laminar_dagster.plan.plan import Plan, key_column, partial_column
 from laminar_dagster.semantics.query import AggregateCall, Query
 from laminar_dagster.semantics.spark_sql import value_sql
-from laminar_dagster.semantics.windows import Cumulate, Hop, Window
+from laminar_dagster.semantics.windows import Cumulate, Hop
 from state_store import DataFile
 from state_store import format as f
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from laminar_dagster.engine.window_state import WindowState
+
 BUCKET = "bucket"
 # A partial counts only in windows that end after this: set where its rows were late for the others.
 HIDDEN = "hidden_until"
 
 
-def write_partials(runtime: Runtime, batch: Batch, kept: DataFrame) -> list[DataFile]:
+def write_partials(runtime: Runtime, window_state: WindowState, batch: Batch, kept: DataFrame) -> list[DataFile]:
     """The epoch's partials as files below the state table, in buckets of the pane's end."""
     runtime.fit_to(batch.rows)
-    frame = partials_of(runtime, kept)
+    frame = window_state.partials(runtime, kept)
     buckets = _buckets(runtime.plan, batch)
     if len(buckets) == 1:
         folder = f"{BUCKET}={buckets.pop()}"
-        return write_frame(runtime, f.PARTIALS, frame.drop(BUCKET), rows=batch.rows, folder=folder)
-    return write_frame(runtime, f.PARTIALS, frame, rows=batch.rows, partition_by=BUCKET)
-
-
-def partials_of(runtime: Runtime, kept: DataFrame) -> DataFrame:
-    plan = runtime.plan
-    hidden = [HIDDEN] if shares_panes(plan.query) else []
-    prepared = kept.selectExpr(*prepared_columns(plan), *hidden)
-    groups = ["pane_start", *plan.layout.key_columns, *hidden]
-    made = runtime.aggregated(prepared, groups, partial_expressions(plan))
-    pane_end = pane_end_sql(fixed_window(plan.query), "pane_start")
-    return made.selectExpr("*", f"{pane_end} AS pane_end").selectExpr("*", f"{bucket_sql(plan)} AS {BUCKET}")
+        return write_frame(runtime, f.PARTIALS, frame, rows=batch.rows, folder=folder)
+    bucketed = frame.selectExpr("*", f"{bucket_sql(runtime.plan)} AS {BUCKET}")
+    return write_frame(runtime, f.PARTIALS, bucketed, rows=batch.rows, partition_by=BUCKET)
 
 
 def bucket_sql(plan: Plan) -> str:
@@ -55,10 +47,9 @@ def bucket_sql(plan: Plan) -> str:
 
 
 def prepared_columns(plan: Plan) -> list[str]:
-    """Each row's pane, keys and aggregate arguments: the expressions that come before the aggregation."""
+    """Each row's keys and aggregate arguments: the expressions that come before the aggregation."""
     query = plan.query
-    columns = [f"{pane_start_sql(fixed_window(query), TIME)} AS pane_start"]
-    columns += [f"{value_sql(key.expression)} AS {key_column(i)}" for i, key in enumerate(query.keys)]
+    columns = [f"{value_sql(key.expression)} AS {key_column(i)}" for i, key in enumerate(query.keys)]
     return [*columns, *(f"{argument_sql(call)} AS {call.id}" for call in query.aggregates)]
 
 
@@ -85,9 +76,9 @@ def state_frame(runtime: Runtime, files: Sequence[DataFile]) -> DataFrame:
 
 def merged_panes(runtime: Runtime, files: Sequence[DataFile], condition: str) -> DataFrame:
     """One row per (pane, key) out of any number of partials of it, of the panes that fit the condition."""
-    hidden = [HIDDEN] if shares_panes(runtime.plan.query) else []
-    keys = ["pane_start", "pane_end", *runtime.plan.layout.key_columns, *hidden]
-    return runtime.aggregated(state_frame(runtime, files).filter(condition), keys, merge_expressions(runtime.plan))
+    state = state_frame(runtime, files)
+    keys = [name for name in state.columns if name not in runtime.plan.layout.partial_columns]
+    return runtime.aggregated(state.filter(condition), keys, merge_expressions(runtime.plan))
 
 
 def merge_expressions(plan: Plan) -> dict[str, str]:
@@ -105,27 +96,8 @@ def _buckets(plan: Plan, batch: Batch) -> set[int]:
     lows = [times.low for times in batch.times if times.low is not None]
     highs = [times.high for times in batch.times if times.high is not None]
     edges = [min(lows), max(highs)] if lows and highs else []
-    return {plan.layout.bucket_of(fixed_window(plan.query).pane(edge).end) for edge in edges}
-
-
-def windows_in(runtime: Runtime, files: list[DataFile]) -> set[Window]:
-    """The windows that the files hold partials of."""
-    window = fixed_window(runtime.plan.query)
-    return {covering for pane in panes_in(runtime, files) for covering in window.windows_of(pane)}
-
-
-def panes_in(runtime: Runtime, files: list[DataFile]) -> set[Window]:
-    found: set[Window] = set()
-    root = runtime.store.table(f.PARTIALS).root
-    for file in files:
-        first, last = int(file.low["pane_start"]), int(file.high["pane_start"])
-        if first == last:
-            found.add(Window(first, int(file.high["pane_end"])))
-            continue
-        table = pq.ParquetFile(root / file.path).read(columns=["pane_start", "pane_end"])
-        rows = table.group_by(["pane_start", "pane_end"]).aggregate([]).to_pylist()
-        found |= {Window(row["pane_start"], row["pane_end"]) for row in rows}
-    return found
+    assert plan.query.window is not None
+    return {plan.layout.bucket_of(plan.query.window.pane(edge).end) for edge in edges}
 
 
 def shares_panes(query: Query) -> bool:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from laminar_dagster.engine.closing import closed_until
 from laminar_dagster.engine.compaction import compact_if_due
-from laminar_dagster.engine.epoch import pinned_commits, run_epoch
+from laminar_dagster.engine.cutting import epoch_of
+from laminar_dagster.engine.epoch import run_epoch
+from laminar_dagster.engine.landing import pinned_commits
 from laminar_dagster.engine.runtime import Clocks, Runtime
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, require_files, require_readable
 from laminar_dagster.engine.sources.registry import connect
@@ -157,8 +159,9 @@ class ViewRun:
             for name, connector in runtime.connectors.items()
             for commit in connector.pending(runtime.positions.get(name), limit)
         ]
-        commits = sorted(taken, key=lambda commit: commit.order)
         now = options.now()
+        in_order = sorted(taken, key=lambda commit: commit.order)
+        commits = epoch_of(runtime.plan.query, runtime.clocks, in_order, now)
         if not commits and not self._time_moves(now):
             return None
         planned = PlanRow(

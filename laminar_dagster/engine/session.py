@@ -8,6 +8,7 @@ then builds in-process expressions only, hence `functions_of`.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import socket
@@ -143,6 +144,8 @@ def startup_conf(settings: SparkSettings) -> dict[str, str]:
 
 def open_session(settings: SparkSettings | None = None) -> SparkSession:
     """The session that the settings (or the environment) ask for, ready for Delta."""
+    # pyspark prints every failed analysis as JSON, before whoever asked can say something readable.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     chosen = settings or SparkSettings.from_environment()
     return _open_connect(chosen) if chosen.is_connect else _open_classic(chosen)
 

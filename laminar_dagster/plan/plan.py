@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from laminar_dagster.semantics.query import Query
-from laminar_dagster.semantics.time import HOUR
-from laminar_dagster.semantics.windows import Calendar, Hop, Session, Tumble, WindowKind
+from laminar_dagster.semantics.time import HOUR, MINUTE
+from laminar_dagster.semantics.windows import Cumulate, Hop, Session, Tumble, WindowKind
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def key_column(position: int) -> str:
 
 def layout_of(query: Query) -> StateLayout:
     return StateLayout(
-        bucket_width=max(HOUR, _span(query.window)),
+        bucket_width=bucket_width(query.window),
         key_columns=tuple(key_column(i) for i in range(len(query.keys))),
         partial_columns=tuple(
             partial_column(call.id, partial.name) for call in query.aggregates for partial in call.kernel.partials
@@ -49,14 +49,12 @@ def layout_of(query: Query) -> StateLayout:
     )
 
 
-def _span(window: WindowKind | None) -> int:
-    """The window's length, where it has a fixed one."""
+def bucket_width(window: WindowKind | None) -> int:
+    """Wide enough that an epoch touches few buckets; for sessions narrow, as a close rewrites the one it cuts."""
     match window:
-        case Tumble(size=size) | Hop(size=size):
-            return size
+        case Tumble(size=size) | Hop(size=size) | Cumulate(size=size):
+            return max(HOUR, size)
         case Session(gap=gap):
-            return gap
-        case Calendar() | None:
-            return 0
+            return max(MINUTE, gap)
         case _:
-            return window.size
+            return HOUR

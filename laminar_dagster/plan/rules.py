@@ -10,7 +10,7 @@ from laminar_dagster.semantics.aggregates import AGGREGATES
 from laminar_dagster.semantics.emit import FINAL, ON_WINDOW_CLOSE, SINKS, EmitPolicy
 from laminar_dagster.semantics.expressions import Column, columns_of
 from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, AggregateCall, Input, Query, Source
-from laminar_dagster.semantics.windows import Calendar, Session, Tumble
+from laminar_dagster.semantics.windows import Calendar, Tumble
 
 Rule = Callable[[Query], Iterator[LaminarError]]
 
@@ -216,7 +216,6 @@ NOT_WIRED: tuple[NotWired, ...] = (
     NotWired("LMR0906", "a view that reads another view", _source_with("connector", lambda s: s.connector == "view")),
     NotWired("LMR0906", "connector 'kafka'", _source_with("connector", lambda s: s.connector == "kafka")),
     NotWired("LMR0906", "changes = 'cdf'", _source_with("changes", lambda s: s.takes_retractions)),
-    NotWired("LMR0901", "SESSION", _window_is(Session), _TUMBLE),
     NotWired("LMR0905", _emit_clause, _when("emit", lambda q: not _emits(q, ON_WINDOW_CLOSE, FINAL)), _CLOSE),
     NotWired("LMR0902", "GROUP BY without a window", _when("emit", _is_unwindowed), _TUMBLE),
     NotWired("LMR0907", _unwired_aggregate, _aggregate_that(lambda c: not AGGREGATES[c.kernel.aggregate].wired), _FIVE),

@@ -148,6 +148,9 @@ class Session:
     def assign(self, t: int) -> tuple[Window, ...]:
         return (Window(t, t + self.gap),)
 
+    def pane(self, t: int) -> Window:
+        return Window(t, t + self.gap)
+
     def merge(self, windows: list[Window]) -> list[Window]:
         """The sessions that result when windows that overlap or touch become one."""
         merged: list[Window] = []

@@ -1,5 +1,5 @@
 CREATE MATERIALIZED VIEW out AS
 SELECT window_start, COUNT(*) AS n
-FROM SESSION(sales, event_time, INTERVAL '2' MINUTE)
+FROM TUMBLE(sales, event_time, INTERVAL '2' MINUTE)
 GROUP BY window_start, window_end
-EMIT FINAL;
+EMIT CHANGES;

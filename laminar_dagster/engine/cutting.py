@@ -1,0 +1,46 @@
+"""Where an epoch of a session view must end: a commit in which a row could be late is an epoch of its own.
+
+Whether such a row is late depends on the sessions that were open before its commit, so nothing else may be folded in
+before it is judged. Fixed windows need no cut: there the watermark alone decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from laminar_dagster.engine.runtime import Clocks
+from laminar_dagster.engine.sources.commits import SourceCommit
+from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.watermark import CommitTimes, progress
+from laminar_dagster.semantics.windows import Session
+
+
+def epoch_of(query: Query, clocks: Clocks, commits: Sequence[SourceCommit], now: int) -> list[SourceCommit]:
+    """The commits that can be judged together, in order: all of them, or up to the first that cannot."""
+    if not isinstance(query.window, Session) or len(commits) < 2:
+        return list(commits)
+    before = _watermarks_before(query, clocks, commits, now)
+    for position, (commit, watermark) in enumerate(zip(commits, before, strict=True)):
+        if _could_be_late(query, query.window, commit, watermark):
+            return list(commits[: max(position, 1)])
+    return list(commits)
+
+
+def _watermarks_before(
+    query: Query, clocks: Clocks, commits: Sequence[SourceCommit], now: int
+) -> tuple[int | None, ...]:
+    """At most too high: a future-dated row would not move the watermark, and only makes the cut more careful."""
+    times = [
+        CommitTimes(commit.source, max((file.high for file in commit.files if file.high is not None), default=None))
+        for commit in commits
+    ]
+    return progress(times, clocks.watermark, clocks.shards, query.policies, now).before_commit
+
+
+def _could_be_late(query: Query, window: Session, commit: SourceCommit, watermark: int | None) -> bool:
+    if not commit.files:
+        return False
+    if not all(file.knows_its_times for file in commit.files):
+        return True
+    lows = [file.low for file in commit.files if file.low is not None]
+    return watermark is not None and any(low + window.gap + query.lateness <= watermark for low in lows)

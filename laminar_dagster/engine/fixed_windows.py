@@ -1,0 +1,96 @@
+"""State of fixed windows: panes, and one timer per open window that tells when it is due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+from laminar_dagster.engine.batch import TIME
+from laminar_dagster.engine.closing import Closing, closed_until
+from laminar_dagster.engine.merging import merged_windows, windows_per_pane
+from laminar_dagster.engine.partials import HIDDEN, partial_expressions, prepared_columns, shares_panes
+from laminar_dagster.engine.runtime import Runtime
+from laminar_dagster.engine.window_sql import fixed_window, last_end_sql, pane_end_sql, pane_start_sql
+from laminar_dagster.semantics.windows import Window
+from state_store import DataFile
+from state_store import format as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class FixedWindows:
+    """Tumbling, hopping, cumulating and calendar windows."""
+
+    def partials(self, runtime: Runtime, kept: DataFrame) -> DataFrame:
+        """One row per (pane, key) that the rows touch."""
+        plan = runtime.plan
+        hidden = [HIDDEN] if shares_panes(plan.query) else []
+        pane = f"{pane_start_sql(fixed_window(plan.query), TIME)} AS pane_start"
+        prepared = kept.selectExpr(pane, *prepared_columns(plan), *hidden)
+        made = runtime.aggregated(
+            prepared, ["pane_start", *plan.layout.key_columns, *hidden], partial_expressions(plan)
+        )
+        return made.selectExpr("*", f"{pane_end_sql(fixed_window(plan.query), 'pane_start')} AS pane_end")
+
+    def close(
+        self, runtime: Runtime, fresh: Sequence[DataFile], pinned: Sequence[DataFile], watermark: int | None
+    ) -> Closing:
+        until = closed_until(runtime.plan.query, watermark)
+        touched = self._open(runtime, self._windows_in(runtime, fresh))
+        timers = runtime.timers | touched
+        due = frozenset(window for window in timers if until is not None and window.end <= until)
+        files = [file for file in [*pinned, *fresh] if _holds(file, due)]
+        rows = sum(file.rows for file in files)
+        runtime.fit_to(rows)
+        return Closing(
+            merged=merged_windows(runtime, files, due) if due else None,
+            rows=rows * windows_per_pane(runtime.plan.query),
+            gone=[file for file in pinned if self._is_closed(runtime, file, until)],
+            live=[file for file in fresh if not self._is_closed(runtime, file, until)],
+            until=until,
+            opened=touched - runtime.timers,
+            closed=due,
+        )
+
+    def still_open(self, runtime: Runtime, closed: int | None) -> str:
+        """Which panes a compaction keeps."""
+        return (
+            "true" if closed is None else f"{last_end_sql(fixed_window(runtime.plan.query), 'pane_start')} > {closed}L"
+        )
+
+    def _open(self, runtime: Runtime, windows: set[Window]) -> frozenset[Window]:
+        """Those that were not closed before this epoch: a pane may be part of windows that are long gone."""
+        closed = closed_until(runtime.plan.query, runtime.clocks.watermark)
+        return frozenset(window for window in windows if closed is None or window.end > closed)
+
+    def _windows_in(self, runtime: Runtime, files: Sequence[DataFile]) -> set[Window]:
+        window = fixed_window(runtime.plan.query)
+        root = runtime.store.table(f.PARTIALS).root
+        panes = {pane for file in files for pane in _panes_in(root / file.path, file)}
+        return {covering for pane in panes for covering in window.windows_of(pane)}
+
+    def _is_closed(self, runtime: Runtime, file: DataFile, until: int | None) -> bool:
+        """Whether every window that the file has panes of is closed."""
+        newest = Window(int(file.high["pane_start"]), int(file.high["pane_end"]))
+        last = max(window.end for window in fixed_window(runtime.plan.query).windows_of(newest))
+        return until is not None and last <= until
+
+
+def _holds(file: DataFile, due: frozenset[Window]) -> bool:
+    """Whether the file can have panes of a window that is due."""
+    if not due:
+        return False
+    first, last = min(window.start for window in due), max(window.end for window in due)
+    return int(file.low["pane_start"]) < last and int(file.high["pane_end"]) > first
+
+
+def _panes_in(path: Path, file: DataFile) -> set[Window]:
+    if file.low["pane_start"] == file.high["pane_start"]:
+        return {Window(int(file.low["pane_start"]), int(file.high["pane_end"]))}
+    table = pq.ParquetFile(path).read(columns=["pane_start", "pane_end"])
+    rows = table.group_by(["pane_start", "pane_end"]).aggregate([]).to_pylist()
+    return {Window(row["pane_start"], row["pane_end"]) for row in rows}
