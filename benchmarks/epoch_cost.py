@@ -92,6 +92,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--source", choices=("files", "delta"), default="files", help="Parquet files or a Delta table")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that it runs and rows agree")
     parser.add_argument("--rocksdb", action="store_true", help="give Structured Streaming the RocksDB state store")
+    parser.add_argument("--partitions", type=int, help="Structured Streaming's shuffle partitions, in place of tuning")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--spark", default="local[*]", help="Spark master (default: local[*])")
     parser.add_argument("--driver-memory", default="3g")
@@ -117,6 +118,7 @@ class Bench:
     def __init__(self, settings: SparkSettings, root: Path, options: argparse.Namespace, console: Console) -> None:
         self.root, self.kind, self.console = root, options.source, console
         self.rounds = 1 if options.quick else options.rounds
+        self.choices = (options.partitions,) if options.partitions else PARTITION_CHOICES
         self.tune = not options.quick
         self.spark = open_session(settings)
         self.theirs = self.spark.newSession()
@@ -146,9 +148,9 @@ class Bench:
         source = self.root / workload.name / "warm-up"
         write_source(short, source, self.kind)
         self._once(run_ours, self.spark, short, source)
-        self._quickest(PARTITION_CHOICES[0], short, source)
+        self._quickest(self.choices[0], short, source)
         times: dict[int, float] = {}
-        for partitions in (*PARTITION_CHOICES, *reversed(PARTITION_CHOICES)):
+        for partitions in (*self.choices, *reversed(self.choices)):
             times[partitions] = min(times.get(partitions, float("inf")), self._quickest(partitions, short, source))
         best = min(times, key=lambda partitions: times[partitions])
         self.theirs.conf.set("spark.sql.shuffle.partitions", str(best))

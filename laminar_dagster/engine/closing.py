@@ -77,10 +77,13 @@ def _write_results(runtime: Runtime, finished: DataFrame, now: int, rows: int) -
     expr = functions_of(runtime.spark).expr
     observed = finished.observe(
         observation,
-        expr("count_if(_reason IS NULL)").alias("rows"),
+        expr(f"coalesce(sum(CASE WHEN _reason IS NULL THEN {query.repeats or '1L'} END), 0L)").alias("rows"),
         expr("count_if(_reason IS NOT NULL AND _reason <> '')").alias("failed"),
     )
-    results = observed.filter("_reason IS NULL").selectExpr(*output_columns(query))
+    good = observed.filter("_reason IS NULL")
+    if query.repeats is not None:
+        good = good.selectExpr("*", f"explode(sequence(1L, {query.repeats})) AS _copy")
+    results = good.selectExpr(*output_columns(query))
     constants = {"_epoch": Literal(runtime.epoch, BIGINT), "_emitted_at": Literal(now, TIMESTAMP)}
     files = write_frame(runtime, f.OUTPUT, results, rows=rows, partition_by=PARTITION, constants=constants)
     counts = {name: int(value or 0) for name, value in observation.get.items()}

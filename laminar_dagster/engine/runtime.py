@@ -68,6 +68,8 @@ class Runtime:
 
     def aggregated(self, frame: DataFrame, keys: Sequence[str], results: Mapping[str, str]) -> DataFrame:
         """Group by columns; each result is an aggregate expression under its name."""
+        if not results:
+            return frame.select(*keys).distinct()
         expr = functions_of(self.spark).expr
         return frame.groupBy(*keys).agg(*(expr(sql).alias(name) for name, sql in results.items()))
 

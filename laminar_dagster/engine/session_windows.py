@@ -50,7 +50,7 @@ class SessionWindows:
         expr = functions_of(runtime.spark).expr
         fragment = expr(f"session_window(_at, '{gap} microseconds')").alias("_fragment")
         made = prepared.groupBy(fragment, *plan.layout.key_columns).agg(
-            *(expr(sql).alias(name) for name, sql in partial_expressions(plan).items())
+            expr("count(*)").alias("_rows"), *(expr(sql).alias(name) for name, sql in partial_expressions(plan).items())
         )
         bounds = ["unix_micros(_fragment.start) AS pane_start", "unix_micros(_fragment.end) AS pane_end"]
         columns = [*plan.layout.key_columns, *plan.layout.partial_columns]

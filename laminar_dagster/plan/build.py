@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.plan import Plan, layout_of
+from laminar_dagster.plan.projection import counted
 from laminar_dagster.plan.rules import check
 from laminar_dagster.semantics.query import Field, Query
 from laminar_dagster.sql.catalog import SchemaOf
@@ -24,7 +25,8 @@ def plan_statements(script: Script, *, schema_of: SchemaOf | None = None) -> tup
 def plan_view(query: Query) -> Plan:
     for error in check(query):
         raise error
-    return Plan(query, layout_of(query))
+    runnable = counted(query)
+    return Plan(runnable, layout_of(runnable))
 
 
 def declared_columns_only(source: SourceStatement) -> tuple[Field, ...]:

@@ -83,6 +83,8 @@ def _window(query: Query) -> Node:
 
 
 def _keys(query: Query) -> Node:
+    if query.repeats is not None:
+        return Node("rows kept, with their number", [Node(f"k{i} = {k.name}") for i, k in enumerate(query.keys)])
     if not query.keys:
         return Node("keys: none, one group for each window")
     return Node("keys", [Node(f"k{i} = {display(k.expression)} ({k.type})") for i, k in enumerate(query.keys)])

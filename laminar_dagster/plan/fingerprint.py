@@ -42,6 +42,7 @@ def _meaning(plan: Plan) -> dict[str, Any]:
         "null_event_time": query.null_event_time,
         "limits": [query.max_groups_per_window, query.max_windows_per_group, query.max_state_rows],
         "gap_fill": query.gap_fill,
+        "repeats": query.repeats,
         "state": [plan.layout.bucket_width, plan.layout.partial_columns],
     }
 

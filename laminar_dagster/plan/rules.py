@@ -9,8 +9,9 @@ from laminar_dagster.errors import LaminarError, NotWiredError, Span
 from laminar_dagster.semantics.aggregates import AGGREGATES
 from laminar_dagster.semantics.emit import FINAL, ON_WINDOW_CLOSE, SINKS, EmitPolicy
 from laminar_dagster.semantics.expressions import Column, columns_of
+from laminar_dagster.semantics.grouping import is_grouped
 from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, AggregateCall, Input, Query, Source
-from laminar_dagster.semantics.windows import Calendar, Tumble
+from laminar_dagster.semantics.windows import Calendar, Session, Tumble
 
 Rule = Callable[[Query], Iterator[LaminarError]]
 
@@ -195,6 +196,10 @@ def _emits(query: Query, *policies: EmitPolicy) -> bool:
     return query.window is None or query.emit in policies
 
 
+def _session_of_rows(query: Query) -> str | None:
+    return "window" if isinstance(query.window, Session) and not is_grouped(query) else None
+
+
 def _is_unwindowed(query: Query) -> bool:
     return query.window is None and not query.not_wired
 
@@ -217,6 +222,7 @@ NOT_WIRED: tuple[NotWired, ...] = (
     NotWired("LMR0906", "connector 'kafka'", _source_with("connector", lambda s: s.connector == "kafka")),
     NotWired("LMR0906", "changes = 'cdf'", _source_with("changes", lambda s: s.takes_retractions)),
     NotWired("LMR0905", _emit_clause, _when("emit", lambda q: not _emits(q, ON_WINDOW_CLOSE, FINAL)), _CLOSE),
+    NotWired("LMR0902", "a query without an aggregate over SESSION", _session_of_rows),
     NotWired("LMR0902", "GROUP BY without a window", _when("emit", _is_unwindowed), _TUMBLE),
     NotWired("LMR0907", _unwired_aggregate, _aggregate_that(lambda c: not AGGREGATES[c.kernel.aggregate].wired), _FIVE),
     NotWired("LMR0907", "DISTINCT in an aggregate", _aggregate_that(lambda c: c.distinct)),

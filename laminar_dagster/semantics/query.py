@@ -85,6 +85,7 @@ class Query:
     the keys (`k0`, `k1`, … by position), the window's bounds (`window_start`, `window_end`, TIMESTAMPs) and the
     results (`a0`, `a1`, …). `places` says where in the SQL a part stands: emit, sink, window, lateness, gap_fill,
     late_data, having, input:NAME, aggregate:ID, option:NAME, source:NAME, source:NAME.OPTION.
+    `repeats` names the result that says how often a row of the output stands there (see plan/projection.py).
     `labels` are the options that describe the view (owners, tags, group, description). `not_wired` holds what the
     SQL says and this form cannot; planning refuses it after every real mistake.
     """
@@ -108,6 +109,7 @@ class Query:
     max_state_rows: int | None = None
     gap_fill: str | None = None
     partition: str = "day"
+    repeats: str | None = None
     sql: str = field(default="", compare=False)
     file: str | None = field(default=None, compare=False)
     explicit_emit: bool = field(default=True, compare=False)

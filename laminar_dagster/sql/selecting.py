@@ -68,7 +68,7 @@ def _having(
 
 
 def select_rows(view: ViewStatement, select: Any, rows: Scope, grouping: Grouping) -> Selected:
-    """A query that aggregates nothing: checked as any other, and then refused for now."""
+    """A query that aggregates nothing: its rows wait for their window. Without a window it is refused for now."""
     scope = replace(rows, bounds=grouping.windowing is not None, hides_bounds=False)
     output: list[Named] = []
     for item in select.expressions:
@@ -76,11 +76,13 @@ def select_rows(view: ViewStatement, select: Any, rows: Scope, grouping: Groupin
         for named in expand_star(item, r) or [_row_item(item, r)]:
             _check_name(named.name, output, r.at(item))
             output.append(named)
+    if grouping.windowing is not None:
+        return Selected(tuple(output))
     refusal = NotWiredError(
         "LMR0902",
-        "a query without an aggregate is part of the language, but this version cannot run it yet",
+        "a query with neither a window nor an aggregate is part of the language, but this version cannot run it yet",
         where=view.span(select.expressions[0]) if select.expressions else view.where,
-        hint="Aggregate in a window for now: GROUP BY window_start, window_end, ….",
+        hint="Read the source through a window: FROM TUMBLE(source, event_time, INTERVAL '1' MINUTE).",
     )
     return Selected(tuple(output), not_wired=(refusal,))
 

@@ -1,4 +1,4 @@
 CREATE MATERIALIZED VIEW out AS
-SELECT window_start, region
-FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE)
-EMIT FINAL;
+SELECT region, amount * 2 AS twice
+FROM sales
+EMIT CHANGES;
