@@ -12,20 +12,23 @@ import typer
 
 from laminar_dagster.cli.app import app
 from laminar_dagster.semantics import types as t
-from laminar_dagster.semantics.aggregates import AGGREGATES, Aggregate, Kernel
+from laminar_dagster.semantics.aggregates import AGGREGATES, SYNONYMS, Aggregate, Distinct, Kernel
+from laminar_dagster.semantics.aggregates.moments import MOMENTS
 from laminar_dagster.semantics.types import DataType
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by docs/generate.py; `python docs/generate.py` writes it anew. -->"
 
-NUMBERS = (t.INT, t.BIGINT, t.decimal(10, 2), t.DOUBLE)
-SHOWN: dict[str, tuple[DataType | None, ...]] = {
-    "count": (None,),
-    "sum": NUMBERS,
-    "avg": NUMBERS,
-    "min": (t.BIGINT, t.STRING),
-    "max": (t.BIGINT, t.STRING),
+NUMBERS = ((t.INT,), (t.BIGINT,), (t.decimal(10, 2),), (t.DOUBLE,))
+COUNTED: dict[str, tuple[tuple[DataType, ...], ...]] = {"sum": NUMBERS, "avg": NUMBERS, "count": ((),)}
+SHOWN: dict[str, DataType] = {
+    **dict.fromkeys(("bool_and", "bool_or"), t.BOOLEAN),
+    **dict.fromkeys(("string_agg", "listagg", "first", "last", "mode"), t.STRING),
 }
+MOMENT_NAMES = {aggregate.name for aggregate in MOMENTS}
+CONSTANTS: dict[str, tuple[Any, ...]] = {
+    "approx_percentile": (0.9,), "percentile_approx": (0.9,), "string_agg": (", ",), "listagg": (", ",),
+}  # fmt: skip
 RETRACTION = {
     "weight": "yes, by weight",
     "value": "yes, with a count per value",
@@ -38,51 +41,87 @@ RETRACTION = {
 
 ABOUT_AGGREGATES = """\
 An aggregate is three Spark expressions: how rows become a partial, how partials merge, and how the merged partial
-becomes a result. An epoch writes partials; a window that closes merges and finishes them. The table is
-[`semantics/aggregates.py`](../../laminar_dagster/semantics/aggregates.py).
+becomes a result. An epoch writes partials; a window that closes merges and finishes them. So a result does not depend
+on how the rows were cut into epochs. The table is
+[`semantics/aggregates/`](../../laminar_dagster/semantics/aggregates/__init__.py).
 
-All of them follow SQL's rules for NULL: `COUNT(x)` counts values that are not NULL, the others skip NULLs and are NULL
-over no value. `FILTER (WHERE …)` works on each. A result that does not fit its type is not emitted: its group gets one
-entry in the [side output](side-output.md)."""
+Unless it says otherwise, an aggregate skips NULLs and is NULL over no value. `FILTER (WHERE …)` works on each. A result
+that does not fit its type is not emitted: its group gets one entry in the [side output](side-output.md).
+
+Where an order would show (FIRST, ARRAY_AGG, the ties of MIN_BY), it is that of event times and then of values, never
+that of arrival. `ARRAY_AGG(x ORDER BY y DESC)` and `LISTAGG(x, ', ') WITHIN GROUP (ORDER BY y)` order by other columns
+first.
+
+An aggregate that keeps values says that its **state grows**, and so does `laminar explain`. Sketches do not grow: their
+results are near enough, and exact up to some hundred values."""
+ABOUT_THE_COLUMNS = """\
+Below, `x` and `y` are the arguments, NULL where FILTER leaves the row out; `t` is a row's event time in microseconds,
+and `keep` whether FILTER lets it in."""
 
 
 def aggregates_page() -> str:
-    wired = [aggregate for aggregate in AGGREGATES.values() if aggregate.wired]
-    later = [aggregate for aggregate in AGGREGATES.values() if not aggregate.wired]
+    header = ("aggregate", "DISTINCT", "takes a retraction", "state grows")
+    synonyms = ", ".join(f"`{synonym.upper()}` for `{name.upper()}`" for synonym, name in SYNONYMS.items())
     parts = [
         "# Aggregates",
         NOTE,
         ABOUT_AGGREGATES,
-        "## What works",
-        *(_aggregate_section(aggregate) for aggregate in wired),
-        "## Part of the language, not wired yet",
-        "A view that uses one of these is refused with [LMR0907](errors.md#lmr0907).",
-        _rows(("aggregate", "meaning"), [(f"`{a.name.upper()}`", a.summary) for a in later]),
+        _rows(header, [_overview(aggregate) for aggregate in AGGREGATES.values()]),
+        f"Other names: {synonyms}.",
+        ABOUT_THE_COLUMNS,
+        *(_aggregate_section(aggregate) for aggregate in AGGREGATES.values()),
     ]
     return "\n\n".join(parts) + "\n"
 
 
+def _overview(aggregate: Aggregate) -> tuple[str, ...]:
+    kernel = _kernels(aggregate)[0]
+    called = f"[`{_call(aggregate)}`](#{aggregate.name})"
+    return called, aggregate.distinct.value, RETRACTION[kernel.retraction], kernel.grows or "no"
+
+
+def _call(aggregate: Aggregate) -> str:
+    """How it is written; what may be left out is in brackets."""
+    arguments = ", ".join(["x", "y"][: aggregate.arguments])
+    for constant in aggregate.constants:
+        arguments += f", {constant.name}" if constant.required else f" [, {constant.name}]"
+    order = " [ORDER BY y, …]" if aggregate.ordered else ""
+    return f"{aggregate.name.upper()}({arguments}{order})"
+
+
+def _kernels(aggregate: Aggregate, *, distinct: bool = False) -> list[Kernel]:
+    """For the types that the page shows."""
+    kind = SHOWN.get(aggregate.name, t.DOUBLE if aggregate.name in MOMENT_NAMES else t.BIGINT)
+    types = COUNTED.get(aggregate.name, ((kind,) * aggregate.arguments,))
+    if distinct and aggregate.name == "count":
+        types = ((t.BIGINT,),)
+    constants = CONSTANTS.get(aggregate.name, ())
+    return [aggregate.kernel(*some, constants=constants, distinct=distinct) for some in types]
+
+
 def _aggregate_section(aggregate: Aggregate) -> str:
-    kernels = [aggregate.kernel(type_) for type_ in SHOWN[aggregate.name]]
     header = ("argument", "result", "partial columns", "finish", "does not fit when")
-    retraction = RETRACTION[kernels[0].retraction]
+    kernels = [("", kernel) for kernel in _kernels(aggregate)]
+    if aggregate.distinct is Distinct.OWN:
+        kernels += [("DISTINCT ", kernel) for kernel in _kernels(aggregate, distinct=True)]
     return "\n\n".join(
         [
-            f"### {aggregate.name.upper()}",
-            f"{aggregate.summary[0].upper()}{aggregate.summary[1:]}. Can take a retraction: {retraction}.",
-            _rows(header, [_kernel_row(kernel) for kernel in kernels]),
+            f"## {aggregate.name.upper()}",
+            f"`{_call(aggregate)}`: {aggregate.summary}.",
+            _rows(header, [_kernel_row(word, kernel) for word, kernel in kernels]),
         ]
     )
 
 
-def _kernel_row(kernel: Kernel) -> tuple[str, ...]:
+def _kernel_row(word: str, kernel: Kernel) -> tuple[str, ...]:
     names = {partial.name: partial.name for partial in kernel.partials}
+    row = {name: name for name in kernel.mentions}
     partials = "<br>".join(
-        f"`{p.name}` = `{p.make.format(x='x')}`, merged by `{p.merge.format(p=p.name, **names)}`"
+        f"`{p.name}` = `{p.make.format(**row)}`, merged by `{p.merge.format(p=p.name, **names)}`"
         for p in kernel.partials
     )
     overflow = "–" if kernel.overflow is None else f"`{kernel.overflow.format(**names)}`"
-    argument = "any, or `*`" if kernel.argument is None else str(kernel.argument)
+    argument = word + (", ".join(map(str, kernel.arguments)) or "any, or `*`")
     return argument, str(kernel.result), partials, f"`{kernel.finish.format(**names)}`", overflow
 
 

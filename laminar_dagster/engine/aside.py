@@ -166,7 +166,7 @@ def _failures(query: Query) -> list[str]:
     for call in query.aggregates:
         guard = None if call.filter is None else value_sql(call.filter)
         found.append(None if call.filter is None else error_sql(call.filter))
-        own = None if call.argument is None else error_sql(call.argument)
+        own = first_reason([reason for argument in call.arguments if (reason := error_sql(argument))])
         found.append(own if own is None or guard is None else f"CASE WHEN {guard} THEN {own} END")
     return [reason for reason in found if reason is not None]
 

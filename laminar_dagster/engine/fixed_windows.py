@@ -34,7 +34,8 @@ class FixedWindows:
         made = runtime.aggregated(
             prepared, ["pane_start", *plan.layout.key_columns, *hidden], partial_expressions(plan)
         )
-        return made.selectExpr("*", f"{pane_end_sql(fixed_window(plan.query), 'pane_start')} AS pane_end")
+        # In front: Delta keeps bounds of a table's first 32 columns only, and closing needs these.
+        return made.selectExpr(f"{pane_end_sql(fixed_window(plan.query), 'pane_start')} AS pane_end", "*")
 
     def close(
         self, runtime: Runtime, fresh: Sequence[DataFile], pinned: Sequence[DataFile], watermark: int | None

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from laminar_dagster.engine.batch import Batch
+from laminar_dagster.engine.batch import TIME, Batch
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.writing import write_frame
-from laminar_dagster.plan.plan import Plan, key_column, partial_column
+from laminar_dagster.plan.plan import Plan, key_column, partial_column, prepared_columns_of
+from laminar_dagster.semantics import aggregates
+from laminar_dagster.semantics.aggregates import argument_name
 from laminar_dagster.semantics.query import AggregateCall, Query
 from laminar_dagster.semantics.spark_sql import value_sql
 from laminar_dagster.semantics.windows import Cumulate, Hop
@@ -50,19 +52,25 @@ def prepared_columns(plan: Plan) -> list[str]:
     """Each row's keys and aggregate arguments: the expressions that come before the aggregation."""
     query = plan.query
     columns = [f"{value_sql(key.expression)} AS {key_column(i)}" for i, key in enumerate(query.keys)]
-    return [*columns, *(f"{argument_sql(call)} AS {call.id}" for call in query.aggregates)]
+    return [*columns, *(column for call in query.aggregates for column in argument_columns(call))]
 
 
-def argument_sql(call: AggregateCall) -> str:
-    """The aggregate's argument, NULL where FILTER leaves the row out; COUNT(*) counts ones."""
-    value = "1" if call.argument is None else value_sql(call.argument)
-    return value if call.filter is None else f"CASE WHEN {value_sql(call.filter)} THEN {value} END"
+def argument_columns(call: AggregateCall) -> list[str]:
+    """What the aggregate reads of a row: its arguments, NULL where FILTER leaves the row out, and its event time."""
+    values = {argument_name(i): value_sql(argument) for i, argument in enumerate(call.arguments)} or {"x": "1"}
+    if call.filter is not None:
+        kept = value_sql(call.filter)
+        values = {name: f"CASE WHEN {kept} THEN {value} END" for name, value in values.items()}
+        values[aggregates.KEEP] = f"coalesce({kept}, false)"
+    values[aggregates.TIME] = TIME
+    prepared = prepared_columns_of(call)
+    return [f"{value} AS {prepared[name]}" for name, value in values.items() if name in prepared]
 
 
 def partial_expressions(plan: Plan) -> dict[str, str]:
     """How each column of the state is made from rows."""
     return {
-        partial_column(call.id, partial.name): partial.make.format(x=call.id)
+        partial_column(call.id, partial.name): partial.make.format(**prepared_columns_of(call))
         for call in plan.query.aggregates
         for partial in call.kernel.partials
     }

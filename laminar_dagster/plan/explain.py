@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from laminar_dagster.plan.fingerprint import fingerprint
-from laminar_dagster.plan.plan import Plan, partial_column
+from laminar_dagster.plan.plan import Plan, partial_column, prepared_columns_of
+from laminar_dagster.semantics.aggregates import TIME
 from laminar_dagster.semantics.emit import Early, EmitPolicy
 from laminar_dagster.semantics.query import AggregateCall, Input, Query
 from laminar_dagster.semantics.spark_sql import display
@@ -94,30 +95,28 @@ def _before(query: Query) -> Node:
     """What is computed for each row before it is aggregated."""
     computed = []
     for call in query.aggregates:
-        argument = display(call.argument) if call.argument is not None else "every row"
+        read = [display(argument) for argument in call.arguments] or ["every row"]
+        read += ["event time"] if TIME in call.kernel.inputs else []
         kept = f" where {display(call.filter)}" if call.filter is not None else ""
-        computed.append(Node(f"{call.id}: {argument}{kept}"))
+        computed.append(Node(f"{call.id}: {', '.join(read)}{kept}"))
     return Node("before aggregation", computed)
 
 
 def _aggregate(call: AggregateCall) -> Node:
     columns = {p.name: partial_column(call.id, p.name) for p in call.kernel.partials}
-    partial = ", ".join(f"{columns[p.name]} = {_filled(p.make, x=call.id)}" for p in call.kernel.partials)
-    merge = ", ".join(_filled(p.merge, p=columns[p.name], **columns) for p in call.kernel.partials)
+    row = prepared_columns_of(call)
+    partial = ", ".join(f"{columns[p.name]} = {p.make.format(**row)}" for p in call.kernel.partials)
+    merge = ", ".join(p.merge.format(p=columns[p.name], **columns) for p in call.kernel.partials)
     children = [
         Node(f"partial: {partial}"),
         Node(f"merge: {merge}"),
-        Node(f"finish: {_filled(call.kernel.finish, **columns)}"),
+        Node(f"finish: {call.kernel.finish.format(**columns)}"),
     ]
     if call.kernel.overflow is not None:
-        children.append(Node(f"does not fit when: {_filled(call.kernel.overflow, **columns)}"))
+        children.append(Node(f"does not fit when: {call.kernel.overflow.format(**columns)}"))
+    if call.kernel.grows is not None:
+        children.append(Node(f"state grows with its input: {call.kernel.grows}"))
     return Node(f"{call.id} = {call.text} ({call.kernel.result})", children)
-
-
-def _filled(template: str, **names: str) -> str:
-    for name, value in names.items():
-        template = template.replace(f"{{{name}}}", value)
-    return template
 
 
 def _output(query: Query) -> Node:

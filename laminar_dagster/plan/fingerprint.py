@@ -42,15 +42,15 @@ def _meaning(plan: Plan) -> dict[str, Any]:
         "null_event_time": query.null_event_time,
         "limits": [query.max_groups_per_window, query.max_windows_per_group, query.max_state_rows],
         "gap_fill": query.gap_fill,
-        "repeats": query.repeats,
         "state": [plan.layout.bucket_width, plan.layout.partial_columns],
+        **({} if query.repeats is None else {"repeats": query.repeats}),
     }
 
 
 def _columns_read(query: Query) -> set[str]:
     expressions = [query.where, *(key.expression for key in query.keys)]
     for call in query.aggregates:
-        expressions += [call.argument, call.filter]
+        expressions += [*call.arguments, call.filter]
     return {name for expression in expressions if expression is not None for name in columns_of(expression)}
 
 
@@ -74,8 +74,11 @@ def _aggregate(call: AggregateCall) -> list[Any]:
         call.kernel.aggregate,
         str(call.kernel.result),
         call.distinct,
-        _expression(call.argument),
+        _expression(call.arguments[0] if call.arguments else None),
         _expression(call.filter),
+        *(_expression(argument) for argument in call.arguments[1:]),
+        *([repr(constant) for constant in call.kernel.constants]),
+        *([key.descending, key.nulls_first] for key in call.kernel.order),
     ]
 
 

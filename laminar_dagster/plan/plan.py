@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.aggregates import KEEP
+from laminar_dagster.semantics.query import AggregateCall, Query
 from laminar_dagster.semantics.time import HOUR, MINUTE
 from laminar_dagster.semantics.windows import Cumulate, Hop, Session, Tumble, WindowKind
 
@@ -33,6 +34,12 @@ class Plan:
 
 def partial_column(aggregate_id: str, partial: str) -> str:
     return f"{aggregate_id}_{partial}"
+
+
+def prepared_columns_of(call: AggregateCall) -> dict[str, str]:
+    """What the aggregate's templates call the parts of a row, and the columns in which the engine prepares them."""
+    names = {name: call.id if name == "x" else f"{call.id}_{name}" for name in call.kernel.mentions}
+    return names if call.filter is not None or KEEP not in names else {**names, KEEP: "true"}
 
 
 def key_column(position: int) -> str:

@@ -22,7 +22,7 @@ def counted(query: Query) -> Query:
         return query
     columns = _columns_read(query)
     keys = {column.name: Column(f"k{i}", column.type) for i, column in enumerate(columns)}
-    copies = AggregateCall(COPIES, AGGREGATES["count"].kernel(None), None, None, "COUNT(*)")
+    copies = AggregateCall(COPIES, AGGREGATES["count"].kernel(), (), None, "COUNT(*)")
     return replace(
         query,
         keys=tuple(Named(column.name, column) for column in columns),

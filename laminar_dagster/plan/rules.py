@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from laminar_dagster.errors import LaminarError, NotWiredError, Span
-from laminar_dagster.semantics.aggregates import AGGREGATES
 from laminar_dagster.semantics.emit import FINAL, ON_WINDOW_CLOSE, SINKS, EmitPolicy
 from laminar_dagster.semantics.expressions import Column, columns_of
 from laminar_dagster.semantics.grouping import is_grouped
-from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, AggregateCall, Input, Query, Source
+from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, Input, Query, Source
 from laminar_dagster.semantics.windows import Calendar, Session, Tumble
 
 Rule = Callable[[Query], Iterator[LaminarError]]
@@ -30,7 +29,7 @@ def aggregates_take_retractions(query: Query) -> Iterator[LaminarError]:
     if source is None:
         return
     for call in query.aggregates:
-        if not AGGREGATES[call.kernel.aggregate].retractable:
+        if not call.kernel.accepts_retraction:
             yield LaminarError(
                 "LMR0209",
                 f'{call.kernel.aggregate.upper()} cannot retract a row, and source "{source.name}" sends retractions',
@@ -179,10 +178,6 @@ def _source_with(option: str, holds: Callable[[Source], bool]) -> Callable[[Quer
     return found
 
 
-def _aggregate_that(holds: Callable[[AggregateCall], bool]) -> Callable[[Query], str | None]:
-    return lambda query: next((f"aggregate:{call.id}" for call in query.aggregates if holds(call)), None)
-
-
 def _other_route(query: Query) -> str | None:
     wired = ("table", "metrics_only")
     return next((f"option:side_output.{k}" for k, v in query.side_output.routes.items() if v not in wired), None)
@@ -208,12 +203,7 @@ def _emit_clause(query: Query) -> str:
     return f"EMIT {query.emit.sql}" + ("" if query.explicit_emit else ", the strategy of a view that names none,")
 
 
-def _unwired_aggregate(query: Query) -> str:
-    return next(c.kernel.aggregate.upper() for c in query.aggregates if not AGGREGATES[c.kernel.aggregate].wired)
-
-
 _TUMBLE = "TUMBLE, HOP, CUMULATE and calendar windows work today."
-_FIVE = "COUNT, SUM, AVG, MIN and MAX work today."
 _APPEND = "sink = 'append' works today."
 _CLOSE = "EMIT ON WINDOW CLOSE and EMIT FINAL work today."
 
@@ -224,8 +214,6 @@ NOT_WIRED: tuple[NotWired, ...] = (
     NotWired("LMR0905", _emit_clause, _when("emit", lambda q: not _emits(q, ON_WINDOW_CLOSE, FINAL)), _CLOSE),
     NotWired("LMR0902", "a query without an aggregate over SESSION", _session_of_rows),
     NotWired("LMR0902", "GROUP BY without a window", _when("emit", _is_unwindowed), _TUMBLE),
-    NotWired("LMR0907", _unwired_aggregate, _aggregate_that(lambda c: not AGGREGATES[c.kernel.aggregate].wired), _FIVE),
-    NotWired("LMR0907", "DISTINCT in an aggregate", _aggregate_that(lambda c: c.distinct)),
     NotWired("LMR0908", "GAP FILL", _when("gap_fill", lambda q: q.gap_fill is not None)),
     NotWired("LMR0908", "max_groups_per_window", _limited("max_groups_per_window")),
     NotWired("LMR0908", "max_windows_per_group", _limited("max_windows_per_group")),
@@ -237,6 +225,7 @@ NOT_WIRED: tuple[NotWired, ...] = (
 
 
 def everything_is_wired(query: Query) -> Iterator[LaminarError]:
+    yield from query.not_wired
     for entry in NOT_WIRED:
         key = entry.found(query)
         if key is not None:
@@ -247,7 +236,6 @@ def everything_is_wired(query: Query) -> Iterator[LaminarError]:
                 where=place(query, key),
                 hint=entry.hint,
             )
-    yield from query.not_wired
 
 
 RULES: tuple[Rule, ...] = (*MISTAKES, everything_is_wired)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from laminar_dagster.semantics.aggregates import TIME
 from laminar_dagster.semantics.evaluation import evaluate
 from laminar_dagster.semantics.expressions import RowError, columns_of
 from laminar_dagster.semantics.judging import Candidate, Key, holds
 from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, AggregateCall, Query
 from laminar_dagster.semantics.windows import Session, Window
-from laminar_dagster.semantics.zset import Row, canonical, consolidate
+from laminar_dagster.semantics.zset import Row, consolidate, identity
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,20 @@ class Group:
         """The rows that retractions have left, each as often as it is there."""
         weighted = consolidate((placed.columns, placed.weight) for placed in self.rows)
         return [row for row, weight in weighted for _ in range(weight)]
+
+    @property
+    def remaining_times(self) -> list[int]:
+        """The event time of each of the remaining rows: of equal rows, a retraction takes the one of its own time."""
+        times: dict[Hashable, Counter[int]] = {}
+        for placed in self.rows:
+            times.setdefault(identity(placed.columns), Counter())[placed.event_time] += placed.weight
+        return [time for row in times.values() for time in _left(row)]
+
+
+def _left(weights: Counter[int]) -> list[int]:
+    """As many times as there is weight, from those that have some."""
+    times = sorted((+weights).elements())
+    return times[: max(0, weights.total())]
 
 
 def placed(candidate: Candidate, window: Window | None) -> Placed:
@@ -94,7 +110,8 @@ def result(query: Query, group: Group) -> Row | None:
         return None
     known = {f"k{position}": part for position, part in enumerate(group.key)}
     known |= bounds(group.window)
-    known |= {call.id: call.kernel.fresh(argument_values(call, rows)) for call in query.aggregates}
+    timed = list(zip(rows, group.remaining_times, strict=True))
+    known |= {call.id: call.kernel.fresh(argument_values(call, timed)) for call in query.aggregates}
     if not holds(query.having, known):
         return None
     return {named.name: evaluate(named.expression, known) for named in query.output}
@@ -104,11 +121,15 @@ def bounds(window: Window | None) -> dict[str, Any]:
     return {} if window is None else {WINDOW_START: window.start, WINDOW_END: window.end}
 
 
-def argument_values(call: AggregateCall, rows: Iterable[Row]) -> list[Any]:
-    """What the aggregate sees of a group's rows; its argument is not looked at where FILTER leaves a row out."""
-    kept = [row for row in rows if holds(call.filter, row)]
-    values = [True if call.argument is None else evaluate(call.argument, row) for row in kept]
-    return list({canonical(value): value for value in values}.values()) if call.distinct else values
+def argument_values(call: AggregateCall, rows: Iterable[tuple[Row, int]]) -> list[Any]:
+    """What the aggregate sees of rows and their times; arguments are not looked at where FILTER leaves a row out."""
+    return [_seen(call, row, time) for row, time in rows if holds(call.filter, row)]
+
+
+def _seen(call: AggregateCall, row: Row, time: int) -> Any:
+    values: list[Any] = [evaluate(argument, row) for argument in call.arguments] or [True]
+    values += [time] if TIME in call.kernel.inputs else []
+    return values[0] if len(values) == 1 else tuple(values)
 
 
 def projected(query: Query, columns: Row, window: Window | None) -> Row:
@@ -123,7 +144,7 @@ def trouble_of(query: Query, candidate: Candidate, windows: Sequence[Window | No
         return candidate.key_trouble
     try:
         for call in query.aggregates:
-            argument_values(call, [candidate.columns])
+            argument_values(call, [(candidate.columns, candidate.event_time)])
         if not is_grouped(query):
             for window in windows:
                 projected(query, candidate.columns, window)

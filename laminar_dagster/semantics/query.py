@@ -57,11 +57,14 @@ class Input:
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """One aggregate of the query. `id` names its columns in the state; `argument` None means COUNT(*)."""
+    """One aggregate of the query. `id` names its columns in the state.
+
+    `arguments` are what it reads of each row, the keys of its ORDER BY last; COUNT(*) has none.
+    """
 
     id: str
     kernel: Kernel
-    argument: Expression | None
+    arguments: tuple[Expression, ...]
     filter: Expression | None
     text: str
     distinct: bool = False

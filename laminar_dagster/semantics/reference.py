@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from laminar_dagster.semantics.aggregates import AGGREGATES
 from laminar_dagster.semantics.emission import Emitted, Moment, emit_changes, emit_closed, emit_projection
 from laminar_dagster.semantics.emit import Early
 from laminar_dagster.semantics.grouping import Group, Placed, groups, is_grouped, key_columns, placed, projected
@@ -226,6 +225,3 @@ def _refuse_what_is_not_modelled(query: Query) -> None:
     for name in ("gap_fill", "max_windows_per_group", "max_state_rows"):
         if getattr(query, name) is not None:
             raise NotImplementedError(f"the reference does not model {name} yet")
-    for call in query.aggregates:
-        if not AGGREGATES[call.kernel.aggregate].wired:
-            raise NotImplementedError(f"the reference does not model {call.kernel.aggregate.upper()} yet")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,24 +9,46 @@ from sqlglot import exp
 
 from laminar_dagster.errors import LaminarError, Span
 from laminar_dagster.semantics import types as t
-from laminar_dagster.semantics.aggregates import AGGREGATES, Aggregate, Kernel
+from laminar_dagster.semantics.aggregates import Aggregate, Constant, Distinct, Kernel, Ordering
 from laminar_dagster.semantics.expressions import Column, Expression, Literal
 from laminar_dagster.semantics.functions import ArgumentTypeError
 from laminar_dagster.semantics.query import AggregateCall
-from laminar_dagster.sql.names import Scope, grouped
+from laminar_dagster.sql.names import Scope, grouped, refuse_extras
 
 if TYPE_CHECKING:
     from laminar_dagster.sql.expressions import Resolver
 
-# What an aggregate that has no kernel yet will give; DOUBLE where it is not listed.
-_RESULTS: Mapping[str, Callable[[t.DataType], t.DataType]] = {
-    **dict.fromkeys(("first", "last", "min_by", "max_by", "any_value", "mode"), lambda x: x),
-    **dict.fromkeys(("bit_and", "bit_or", "bit_xor", "percentile_approx", "approx_percentile"), lambda x: x),
-    **dict.fromkeys(("bool_and", "bool_or"), lambda _: t.BOOLEAN),
-    **dict.fromkeys(("array_agg", "collect_list", "collect_set", "histogram"), lambda x: t.DataType(f"ARRAY<{x}>")),
-    **dict.fromkeys(("string_agg", "listagg"), lambda _: t.STRING),
-    "approx_count_distinct": lambda _: t.BIGINT,
-}
+
+@dataclass(frozen=True)
+class Written:
+    """A call as it stands in the SQL. `outer` is the whole of it, with WITHIN GROUP and FILTER."""
+
+    spec: Aggregate
+    call: Any
+    outer: exp.Expr
+    within: Any = None
+    filter: exp.Expr | None = None
+
+    @property
+    def name(self) -> str:
+        """As the user calls it."""
+        return str(self.call.name).upper()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the call says, resolved: equal ones are one aggregate."""
+
+    spec: Aggregate
+    arguments: tuple[Expression, ...]
+    constants: tuple[Any, ...]
+    distinct: bool
+    order: tuple[Ordering, ...]
+    filter: Expression | None
+
+    def kernel(self) -> Kernel:
+        types = [argument.type for argument in self.arguments]
+        return self.spec.kernel(*types, constants=self.constants, distinct=self.distinct, order=self.order)
 
 
 @dataclass
@@ -37,66 +58,140 @@ class Aggregates:
     rows: Scope
     calls: list[AggregateCall] = field(default_factory=list)
     places: dict[str, Span] = field(default_factory=dict)
-    _known: dict[tuple[Any, ...], AggregateCall] = field(default_factory=dict)
+    _known: dict[Asked, AggregateCall] = field(default_factory=dict)
 
-    def resolve(self, r: Resolver, node: Any, filter_: exp.Expr | None) -> Column:
+    def resolve(self, r: Resolver, written: Written) -> Column:
         """The column in which the call's result will be found."""
-        spec = AGGREGATES[node.name.lower()]
-        inner = r.over(self.rows, f"the argument of {spec.name.upper()}")
-        arguments, distinct = self._arguments(inner, spec, node)
+        inner = r.over(self.rows, f"the argument of {written.name}")
         condition = None
-        if filter_ is not None:
-            condition = r.over(self.rows, "FILTER").condition(filter_, "FILTER's condition")
-        key = (spec.name, tuple(arguments), distinct, condition)
-        if key not in self._known:
-            self._known[key] = self._new(inner, spec, arguments, distinct, condition, node, filter_)
-        call = self._known[key]
+        if written.filter is not None:
+            condition = r.over(self.rows, "FILTER").condition(written.filter, "FILTER's condition")
+        asked = CallReader(inner, written).read(condition)
+        if asked not in self._known:
+            self._known[asked] = self._new(written.name, asked, r.at(written.outer))
+        call = self._known[asked]
         return grouped(call.id, call.kernel.result)
 
-    def _new(
-        self, r: Resolver, spec: Aggregate, arguments: list[Expression], distinct: bool,
-        condition: Expression | None, node: Any, filter_: exp.Expr | None,
-    ) -> AggregateCall:  # fmt: skip
-        where = r.at(node.parent if filter_ is not None else node)
-        first = arguments[0] if arguments else None
+    def _new(self, name: str, asked: Asked, where: Span) -> AggregateCall:
         try:
-            kernel = _kernel(spec, first.type if first is not None else None)
+            kernel = asked.kernel()
         except ArgumentTypeError as error:
-            raise LaminarError("LMR0105", f"{spec.name.upper()}: {error}", where=where) from None
+            raise LaminarError("LMR0105", f"{name}: {error}", where=where) from None
         text = " ".join(where.text[where.start : where.end].split())
-        call = AggregateCall(f"a{len(self.calls)}", kernel, first, condition, text, distinct)
+        call = AggregateCall(f"a{len(self.calls)}", kernel, asked.arguments, asked.filter, text, asked.distinct)
         self.calls.append(call)
         self.places[f"aggregate:{call.id}"] = where
         return call
 
-    def _arguments(self, r: Resolver, spec: Aggregate, node: Any) -> tuple[list[Expression], bool]:
-        nodes, distinct = list(node.expressions), False
-        if len(nodes) == 1 and isinstance(nodes[0], exp.Distinct):
-            if nodes[0].args.get("on") is not None:
-                raise r.unsupported(nodes[0])
-            nodes, distinct = list(nodes[0].expressions), True
+
+@dataclass
+class CallReader:
+    """Reads one call's arguments, constants, DISTINCT and ORDER BY."""
+
+    r: Resolver
+    written: Written
+
+    @property
+    def name(self) -> str:
+        return self.written.name
+
+    def read(self, condition: Expression | None) -> Asked:
+        spec = self.written.spec
+        nodes, distinct, order = self._parts()
         if spec.name == "count" and not distinct and len(nodes) == 1 and isinstance(nodes[0], exp.Star):
-            return [], False
-        many_distinct = spec.name == "count" and distinct
-        least = 1 if spec.name in _OPTIONAL_SECOND else spec.arguments
-        if not (least <= len(nodes) <= spec.arguments) and not (many_distinct and nodes):
-            counted = "one argument" if spec.arguments == 1 else f"{spec.arguments} arguments"
-            raise LaminarError("LMR0107", f"{spec.name.upper()} takes {counted}, not {len(nodes)}", where=r.at(node))
-        found = [r.resolve(argument) for argument in nodes]
-        is_row_count = spec.name == "count" and not distinct and isinstance(found[0], Literal)
-        return ([] if is_row_count and found[0] != Literal(None, t.NULL) else found), distinct
+            return Asked(spec, (), (), False, (), condition)
+        self._check_count(nodes, distinct)
+        values = len(nodes) if distinct and spec.name == "count" else spec.arguments
+        arguments = [self.r.resolve(node) for node in nodes[:values]]
+        constants = tuple(self._constant(c, node) for c, node in zip(spec.constants, nodes[values:], strict=False))
+        if _counts_rows(spec, arguments, distinct):
+            arguments = []
+        keys, orderings = self._order(order)
+        if distinct and keys:
+            self._check_distinct_order(arguments, keys, order)
+            keys = []
+        return Asked(spec, (*arguments, *keys), constants, distinct, orderings, condition)
+
+    def _parts(self) -> tuple[list[Any], bool, Any]:
+        """The nodes of the arguments, whether DISTINCT counts, and the ORDER BY, inside of the call or behind it."""
+        nodes, order = list(self.written.call.expressions), self.written.within
+        if nodes and isinstance(nodes[-1], exp.Order):
+            if order is not None:
+                raise LaminarError("LMR0012", f"{self.name} has two ORDER BY", where=self.r.at(order))
+            order = nodes.pop()
+            refuse_extras(order, {"this", "expressions"}, self.r.at)
+            nodes.append(order.this)
+        if len(nodes) != 1 or not isinstance(nodes[0], exp.Distinct):
+            return nodes, False, order
+        if nodes[0].args.get("on") is not None:
+            raise self.r.unsupported(nodes[0])
+        return list(nodes[0].expressions), self._distinct_counts(), order
+
+    def _distinct_counts(self) -> bool:
+        if self.written.spec.distinct is Distinct.REFUSED:
+            raise LaminarError(
+                "LMR0012", f"DISTINCT is not supported in {self.name}", where=self.r.at(self.written.call),
+                hint="COUNT, SUM, AVG, ARRAY_AGG and STRING_AGG take DISTINCT.",
+            )  # fmt: skip
+        return self.written.spec.distinct is Distinct.OWN
+
+    def _check_count(self, nodes: list[Any], distinct: bool) -> None:
+        spec = self.written.spec
+        if spec.name == "count" and distinct and nodes:
+            return
+        least = spec.arguments + sum(constant.required for constant in spec.constants)
+        most = spec.arguments + len(spec.constants)
+        if not least <= len(nodes) <= most:
+            counted = str(least) if least == most else f"{least} to {most}"
+            shown = "one argument" if most == 1 else f"{counted} arguments"
+            raise LaminarError(
+                "LMR0107", f"{self.name} takes {shown}, not {len(nodes)}", where=self.r.at(self.written.call)
+            )
+
+    def _constant(self, constant: Constant, node: exp.Expr) -> Any:
+        found = None if isinstance(node, exp.Anonymous) else self.r.resolve(node)
+        if not isinstance(found, Literal) or found.value is None:
+            raise LaminarError(
+                "LMR0107", f"the {constant.name} of {self.name} must be a constant", where=self.r.at(node),
+                hint="Write a number or a text in quotes: it is the same for all rows.",
+            )  # fmt: skip
+        try:
+            return constant.read(found)
+        except ArgumentTypeError as error:
+            raise LaminarError("LMR0105", f"{self.name}: {error}", where=self.r.at(node)) from None
+
+    # --- ORDER BY --------------------------------------------------------------------------------------------
+
+    def _order(self, order: Any) -> tuple[list[Expression], tuple[Ordering, ...]]:
+        if order is None:
+            return [], ()
+        if not self.written.spec.ordered:
+            raise LaminarError(
+                "LMR0012", f"ORDER BY is not supported in {self.name}", where=self.r.at(order),
+                hint="ARRAY_AGG and STRING_AGG take it; for the first or last value use MIN_BY or MAX_BY.",
+            )  # fmt: skip
+        keys = [self._key(item) for item in order.expressions]
+        orderings = [Ordering(bool(i.args.get("desc")), bool(i.args.get("nulls_first"))) for i in order.expressions]
+        return keys, tuple(orderings)
+
+    def _key(self, item: Any) -> Expression:
+        refuse_extras(item, {"this", "desc", "nulls_first"}, self.r.at)
+        key = self.r.resolve(item.this)
+        if isinstance(key, Literal):
+            raise LaminarError("LMR0107", "ORDER BY a constant orders nothing", where=self.r.at(item))
+        return key
+
+    def _check_distinct_order(self, arguments: list[Expression], keys: list[Expression], order: Any) -> None:
+        if keys != arguments[:1]:
+            raise LaminarError(
+                "LMR0012", f"{self.name}(DISTINCT …) can be ordered by its argument alone", where=self.r.at(order),
+                detail="Equal values may come from rows that stand at different places in another order.",
+                hint="ORDER BY the argument, or leave DISTINCT out.",
+            )  # fmt: skip
 
 
-_OPTIONAL_SECOND = ("string_agg", "listagg", "histogram")
-
-
-def _kernel(spec: Aggregate, argument: t.DataType | None) -> Kernel:
-    if spec.wired:
-        return spec.kernel(argument)
-    result_of = _RESULTS.get(spec.name)
-    result = result_of(argument or t.NULL) if result_of is not None else t.DOUBLE
-    return Kernel(spec.name, argument, result, (), "", _no_value)
-
-
-def _no_value(_: Any) -> Any:
-    raise AssertionError("planning refuses an aggregate that is not wired")
+def _counts_rows(spec: Aggregate, arguments: list[Expression], distinct: bool) -> bool:
+    """COUNT(1) is COUNT(*); COUNT(NULL) is not."""
+    if spec.name != "count" or distinct:
+        return False
+    return isinstance(arguments[0], Literal) and arguments[0] != Literal(None, t.NULL)

@@ -9,9 +9,10 @@ from sqlglot import exp
 
 from laminar_dagster.errors import LaminarError, Span, did_you_mean
 from laminar_dagster.semantics import types as t
-from laminar_dagster.semantics.aggregates import AGGREGATES
+from laminar_dagster.semantics.aggregates import AGGREGATES, aggregate_called
 from laminar_dagster.semantics.expressions import Expression, Literal
 from laminar_dagster.semantics.functions import FUNCTIONS, TRUNCATIONS, callable_names
+from laminar_dagster.sql.aggregates import Written
 from laminar_dagster.sql.windows import is_window_word
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ TRUNCATION_UNITS = (*TRUNCATIONS, "MONTH", "QUARTER", "YEAR")
 
 def call_function(r: Resolver, node: Any) -> Expression:
     name = str(node.name).lower()
-    if name in AGGREGATES:
-        return _aggregate(r, node, None)
+    if aggregate_called(name) is not None:
+        return call_aggregate(r, node)
     if is_window_word(name):
         return _window_word(r, node)
     if name in CLOCK_FUNCTIONS:
@@ -101,22 +102,25 @@ _LITERAL_ARGUMENTS: Mapping[str, Callable[[Resolver, list[Expression], Any], lis
 }
 
 
-def _aggregate(r: Resolver, node: Any, filter_: exp.Expr | None) -> Expression:
+def call_aggregate(r: Resolver, node: Any) -> Expression:
+    """An aggregate, alone or with WITHIN GROUP (ORDER BY …) and FILTER (WHERE …) behind it."""
+    call, within, filter_ = node, None, None
+    if isinstance(call, exp.Filter):
+        call, filter_ = call.this, call.expression.this
+    if isinstance(call, exp.WithinGroup):
+        call, within = call.this, call.expression
+    spec = aggregate_called(call.name) if isinstance(call, exp.Anonymous) else None
+    if spec is None:
+        clause = "FILTER" if filter_ is not None else "WITHIN GROUP"
+        raise LaminarError("LMR0109", f"{clause} belongs to an aggregate", where=r.at(node))
     if r.aggregates is None:
         raise LaminarError(
             "LMR0109",
-            f"{node.name.upper()} is an aggregate and cannot stand in {r.place}",
-            where=r.at(node),
+            f"{call.name.upper()} is an aggregate and cannot stand in {r.place}",
+            where=r.at(call),
             hint="Filter on aggregates with HAVING." if r.place == "WHERE" else None,
         )
-    return r.aggregates.resolve(r, node, filter_)
-
-
-def call_filtered(r: Resolver, node: Any) -> Expression:
-    call = node.this
-    if not isinstance(call, exp.Anonymous) or call.name.lower() not in AGGREGATES:
-        raise LaminarError("LMR0109", "FILTER belongs to an aggregate", where=r.at(node))
-    return _aggregate(r, call, node.expression.this)
+    return r.aggregates.resolve(r, Written(spec, call, node, within, filter_))
 
 
 def depends_on_the_clock(name: str, where: Span) -> LaminarError:

@@ -14,7 +14,7 @@ from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Call, Column, Expression, Literal, RowError
 from laminar_dagster.semantics.functions import FUNCTIONS, ArgumentTypeError, callable_names, cast_value, castable
 from laminar_dagster.sql import literals
-from laminar_dagster.sql.calls import CLOCK_FUNCTIONS, call_filtered, call_function, depends_on_the_clock
+from laminar_dagster.sql.calls import CLOCK_FUNCTIONS, call_aggregate, call_function, depends_on_the_clock
 from laminar_dagster.sql.intervals import fixed, from_node
 from laminar_dagster.sql.names import Scope, refuse_extras
 from laminar_dagster.sql.statements import ViewStatement
@@ -334,7 +334,8 @@ _NODES: dict[type[exp.Expr], tuple[set[str], Handler]] = {
     exp.Cast: ({"this", "to"}, _cast),
     exp.DPipe: (_TWO | {"safe"}, _concatenation),
     exp.Anonymous: ({"this", "expressions"}, call_function),
-    exp.Filter: (_TWO, call_filtered),
+    exp.Filter: (_TWO, call_aggregate),
+    exp.WithinGroup: (_TWO, call_aggregate),
 }
 
 
@@ -364,4 +365,5 @@ _HINTS: Mapping[type[exp.Expr], str] = {
     exp.ILike: "Compare LOWER(…) LIKE '…'.",
     exp.Subquery: "Make it a view of its own, or write it in FROM.",
     exp.Star: "Name the columns.",
+    exp.IgnoreNulls: "Leave NULL out with FILTER (WHERE … IS NOT NULL).",
 }

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from laminar_dagster.errors import LaminarError, Span
 from laminar_dagster.semantics import types as t
-from laminar_dagster.semantics.aggregates import AGGREGATES
+from laminar_dagster.semantics.aggregates import aggregate_called
 from laminar_dagster.semantics.emit import DEFAULT_UNWINDOWED, DEFAULT_WINDOWED, SINKS, EmitPolicy
 from laminar_dagster.semantics.expressions import Column, Expression, Literal
 from laminar_dagster.semantics.query import Input, Query, SideOutput
@@ -118,7 +118,7 @@ def _selected(view: ViewStatement, select: Any, relation: Relation, grouping: Gr
 
 def _has_aggregate(select: Any) -> bool:
     return any(
-        isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
+        isinstance(node, exp.Anonymous) and aggregate_called(node.name) is not None
         for item in select.expressions
         for node in item.walk(prune=lambda n: isinstance(n, exp.Window))
         if not isinstance(node, exp.Window)

@@ -28,8 +28,6 @@ NOT_WIRED_SQL = [
     PLAIN
     + "CREATE MATERIALIZED VIEW out AS SELECT window_start, k FROM SESSION(ev, ts, INTERVAL '1' MINUTE) EMIT FINAL",
     PLAIN + "CREATE MATERIALIZED VIEW out AS SELECT k, COUNT(*) AS n FROM ev GROUP BY k",
-    PLAIN + COUNTED.replace("COUNT(*)", "STDDEV(v)"),
-    PLAIN + COUNTED.replace("COUNT(*)", "COUNT(DISTINCT v)"),
     PLAIN + COUNTED.replace("EMIT", "GAP FILL NULL EMIT"),
     *(
         f"{PLAIN}{COUNTED} WITH ({name} = 5)"

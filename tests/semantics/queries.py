@@ -31,11 +31,11 @@ def reading(origin: Source, where: Expression | None = None) -> Input:
 
 
 def count() -> AggregateCall:
-    return AggregateCall("a0", AGGREGATES["count"].kernel(None), None, None, "COUNT(*)")
+    return AggregateCall("a0", AGGREGATES["count"].kernel(), (), None, "COUNT(*)")
 
 
 def total(argument: Expression = V) -> AggregateCall:
-    return AggregateCall("a1", AGGREGATES["sum"].kernel(argument.type), argument, None, "SUM(v)")
+    return AggregateCall("a1", AGGREGATES["sum"].kernel(argument.type), (argument,), None, "SUM(v)")
 
 
 def named(**expressions: Expression) -> tuple[Named, ...]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from laminar_dagster.semantics import types as t
+from laminar_dagster.semantics.aggregates import AGGREGATES
 from laminar_dagster.semantics.emit import CHANGES, EVERY, FINAL, ON_UPDATE, ON_WATERMARK, ON_WINDOW_CLOSE
 from laminar_dagster.semantics.expressions import Call, Column, Literal
 from laminar_dagster.semantics.query import SideOutput
@@ -20,6 +21,7 @@ from tests.semantics.queries import (
     run,
     short,
     source,
+    total,
     view,
 )
 
@@ -343,8 +345,7 @@ def test_an_idle_source_closes_the_last_window_on_an_empty_tick() -> None:
 
 
 def test_distinct_aggregates_see_each_value_once() -> None:
-    query = view()
-    once = replace(query, aggregates=tuple(replace(call, distinct=True) for call in query.aggregates[1:]))
-    query = replace(once, output=named(s=Column("a1", t.BIGINT)))
+    once = replace(total(), kernel=AGGREGATES["sum"].kernel(t.BIGINT, distinct=True), distinct=True)
+    query = replace(view(), aggregates=(once,), output=named(s=Column("a1", t.BIGINT)))
     (epoch,) = run(query, [[row("A", 3, 1), row("A", 3, 2), row("A", 4, 3), row("Z", 0, 10)]])
     assert short(epoch.rows) == [(7,)]

@@ -1,0 +1,176 @@
+"""What an aggregate is: how rows make a partial, how partials merge, how a merged partial becomes a result.
+
+Templates are Spark SQL. `make` speaks of a row: `{x}`, `{y}` (then `{x2}`, `{x3}`, …) are the arguments, NULL where
+FILTER leaves the row out; `{t}` is its event time in microseconds; `{keep}` says whether FILTER lets it in, for
+aggregates to which a NULL is a value. `merge` speaks of partials: `{p}` is the column itself, its siblings go by name.
+`finish` speaks of the merged columns by name. A partial's type is the same before and after a merge, because
+compaction writes merged partials into the files that fresh ones are read with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from string import Formatter
+from typing import Any
+
+from laminar_dagster.semantics import types as t
+from laminar_dagster.semantics.expressions import Literal
+from laminar_dagster.semantics.functions import ArgumentTypeError
+from laminar_dagster.semantics.types import DataType
+from laminar_dagster.semantics.zset import canonical
+
+Values = Sequence[Any]
+TIME, KEEP = "t", "keep"
+
+
+@dataclass(frozen=True)
+class PartialColumn:
+    """One column of an accumulator: made from rows, merged from partials."""
+
+    name: str
+    make: str
+    merge: str
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """One key of an ORDER BY inside of a call."""
+
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a call asks for: the types of what it reads of a row (ORDER BY's keys last), and its constants."""
+
+    types: tuple[DataType, ...] = ()
+    constants: tuple[Any, ...] = ()
+    distinct: bool = False
+    order: tuple[Ordering, ...] = ()
+
+    @property
+    def first(self) -> DataType:
+        if not self.types:
+            raise ArgumentTypeError("it takes an argument")
+        return self.types[0]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One aggregate for one signature.
+
+    `fresh` is the plain meaning over all rows of a group, NULLs included: what the reference computes. It is given
+    what `inputs` names: the bare value where that is one thing, else a tuple.
+    """
+
+    arguments: tuple[DataType, ...]
+    result: DataType
+    partials: tuple[PartialColumn, ...]
+    finish: str
+    fresh: Callable[[Values], Any] = field(compare=False)
+    overflow: str | None = None
+    retraction: str = "none"
+    grows: str | None = None
+    aggregate: str = ""
+    constants: tuple[Any, ...] = ()
+    order: tuple[Ordering, ...] = ()
+
+    @property
+    def accepts_retraction(self) -> bool:
+        return self.retraction != "none"
+
+    @property
+    def mentions(self) -> frozenset[str]:
+        """The names that `make` speaks of: what the engine has to prepare of each row."""
+        parsed = (Formatter().parse(partial.make) for partial in self.partials)
+        return frozenset(name for fields in parsed for _, name, _, _ in fields if name)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What `fresh` sees of a row: the arguments, and the event time if rows are told apart by it."""
+        names = tuple(argument_name(i) for i in range(len(self.arguments))) or ("x",)
+        return (*names, TIME) if TIME in self.mentions else names
+
+
+class Distinct(Enum):
+    """What DISTINCT does to an aggregate."""
+
+    OWN = "each value once"
+    SAME = "changes nothing"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """An argument that is the same for all rows. `read` gives its value or raises ArgumentTypeError."""
+
+    name: str
+    read: Callable[[Literal], Any]
+    default: Any = None
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A name a user may call, and how its kernel follows from what the call asks for."""
+
+    name: str
+    build: Callable[[Signature], Kernel]
+    summary: str
+    arguments: int = 1
+    constants: tuple[Constant, ...] = ()
+    distinct: Distinct = Distinct.SAME
+    ordered: bool = False
+
+    def kernel(
+        self,
+        *types: DataType,
+        constants: tuple[Any, ...] = (),
+        distinct: bool = False,
+        order: tuple[Ordering, ...] = (),
+    ) -> Kernel:
+        """The kernel for arguments of these types; ArgumentTypeError where there is none."""
+        given = (*constants, *(constant.default for constant in self.constants[len(constants) :]))
+        kernel = self.build(Signature(types, given, distinct and self.distinct is Distinct.OWN, order))
+        return replace(kernel, aggregate=self.name, constants=given, order=order)
+
+
+def argument_name(position: int) -> str:
+    """How a template calls the argument."""
+    return ("x", "y")[position] if position < 2 else f"x{position}"
+
+
+def present(values: Values) -> list[Any]:
+    return [value for value in values if value is not None]
+
+
+def unique(values: Values) -> list[Any]:
+    """The distinct values that are not NULL, as Spark tells them apart."""
+    return list({canonical(value): value for value in present(values)}.values())
+
+
+def number(argument: DataType) -> DataType:
+    if not (argument.is_numeric or argument.is_null):
+        raise ArgumentTypeError(f"it takes a number, not {argument}")
+    return t.BIGINT if argument.is_null else argument
+
+
+def ordered(argument: DataType) -> DataType:
+    if argument.name.startswith(("MAP<", "ARRAY<", "STRUCT<")):
+        raise ArgumentTypeError(f"it takes a type that has an order, not {argument}")
+    return argument
+
+
+def typed(argument: DataType) -> DataType:
+    """A type that has an order and that a file can hold."""
+    if argument.is_null:
+        raise ArgumentTypeError("its argument is NULL without a type; write CAST(NULL AS …)")
+    return ordered(argument)
+
+
+def let(name: str, value: str, body: str) -> str:
+    """`body` with `name` for `value`, which is computed once: SQL has no other way to say it."""
+    return f"transform(array({value}), {name} -> {body})[0]"

@@ -1,0 +1,3 @@
+CREATE MATERIALIZED VIEW out AS
+SELECT window_start, ARRAY_AGG(region ORDER BY qty LIMIT 3) AS r
+FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE) GROUP BY window_start, window_end EMIT FINAL;

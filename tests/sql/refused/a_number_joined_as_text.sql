@@ -1,0 +1,3 @@
+CREATE MATERIALIZED VIEW out AS
+SELECT window_start, STRING_AGG(qty, ',') AS r
+FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE) GROUP BY window_start, window_end EMIT FINAL;

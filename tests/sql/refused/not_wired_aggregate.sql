@@ -1,5 +1,0 @@
-CREATE MATERIALIZED VIEW out AS
-SELECT window_start, STDDEV(amount) AS n
-FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE)
-GROUP BY window_start, window_end
-EMIT FINAL;
