@@ -9,6 +9,7 @@ from laminar_dagster.engine.inline import inline_table
 from laminar_dagster.engine.partials import HIDDEN, merge_expressions, shares_panes, state_frame
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of
+from laminar_dagster.engine.sliding import spread
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.types import BIGINT
 from laminar_dagster.semantics.windows import Cumulate, Hop, Window
@@ -17,31 +18,42 @@ from state_store import DataFile
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+# Up to so many windows it is cheaper to hand each pane to each of them than to sort the panes of every key.
+FEW_WINDOWS = 2
+
 
 def merged_windows(runtime: Runtime, files: Sequence[DataFile], windows: Collection[Window]) -> DataFrame:
     """One row per (window, key) of these windows: `window_start`, `window_end`, the keys, merged partials."""
-    state = state_frame(runtime, files)
-    placed = _placed_in_all(runtime, state, windows) if shares_panes(runtime.plan.query) else _placed(state, windows)
+    placed = _placed(runtime, state_frame(runtime, files), windows)
     keys = ["window_start", "window_end", *runtime.plan.layout.key_columns]
     return runtime.aggregated(placed, keys, merge_expressions(runtime.plan))
 
 
-def _placed(state: DataFrame, windows: Collection[Window]) -> DataFrame:
+def _placed(runtime: Runtime, state: DataFrame, windows: Collection[Window]) -> DataFrame:
+    """The state's partials, each under the windows that it is part of."""
+    if not shares_panes(runtime.plan.query):
+        return _as_windows(state, windows)
+    if len(windows) <= FEW_WINDOWS:
+        return _in_each(runtime, state, windows)
+    seen_by_all = spread(runtime, state.filter(f"{HIDDEN} IS NULL"), windows)
+    hidden_from_some = _in_each(runtime, state.filter(f"{HIDDEN} IS NOT NULL"), windows)
+    return seen_by_all.unionByName(hidden_from_some.select(*seen_by_all.columns))
+
+
+def _as_windows(state: DataFrame, windows: Collection[Window]) -> DataFrame:
     """A pane that is a window: the bounds of the windows tell which, as nothing between them is still open."""
     first, last = min(window.end for window in windows), max(window.end for window in windows)
     due = state.filter(f"pane_end >= {first}L AND pane_end <= {last}L")
     return due.withColumnsRenamed({"pane_start": "window_start", "pane_end": "window_end"})
 
 
-def _placed_in_all(runtime: Runtime, state: DataFrame, windows: Collection[Window]) -> DataFrame:
+def _in_each(runtime: Runtime, state: DataFrame, windows: Collection[Window]) -> DataFrame:
     """Each pane once for each of the windows that contain it and see it."""
     bounds = [(window.start, window.end) for window in sorted(windows)]
     table = inline_table(runtime.spark, {"window_start": BIGINT, "window_end": BIGINT}, bounds)
     expr = functions_of(runtime.spark).expr
-    inside = (
-        f"pane_start >= window_start AND pane_end <= window_end AND window_end > coalesce({HIDDEN}, window_end - 1)"
-    )
-    return state.join(table, expr(inside))
+    seen = f"({HIDDEN} IS NULL OR window_end > {HIDDEN})"
+    return state.join(table, expr(f"pane_start >= window_start AND pane_end <= window_end AND {seen}"))
 
 
 def windows_per_pane(query: Query) -> int:

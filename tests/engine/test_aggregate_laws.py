@@ -83,9 +83,9 @@ NUMBERS, ALL = "i b d e w f r", "i b d e w f r s u at day raw"
 EXACT = [
     Asked("count", (), own="count(*)"),
     *over("count", ALL),
-    *over("count", "i f s", distinct=True),
-    *(Asked("count", (c,), distinct=True, own=f"size(collect_set({c}))") for c in ("b", "d", "e", "u", "at", "raw")),
-    Asked("count", ("i", "s"), distinct=True, own="count(DISTINCT i, s)"),
+    *over("count", "i f", distinct=True),
+    *(Asked("count", (c,), distinct=True, own=f"size(collect_set({c}))") for c in ("b", "d", "s", "u", "at", "raw")),
+    Asked("count", ("i", "s"), distinct=True),
     Asked("count", ("f", "r", "u"), distinct=True, own="count(DISTINCT f, r, u)"),
     # Spark's own totals of BIGINT wrap, and its mean of them is rounded on the way: no oracle.
     *over("sum", "b", own=""),
@@ -96,8 +96,8 @@ EXACT = [
     *over("avg", "i b d e w f", own="", distinct=True),
 ]
 MOMENTS = [
-    *(asked for name in ("stddev", "stddev_samp", "stddev_pop") for asked in over(name, NUMBERS)),
-    *(asked for name in ("variance", "var_samp", "var_pop") for asked in over(name, NUMBERS)),
+    *(asked for name in ("stddev", "var_pop") for asked in over(name, NUMBERS)),
+    *(asked for name in ("stddev_samp", "stddev_pop", "variance", "var_samp") for asked in over(name, "d f")),
     *(
         Asked(name, columns, own=f"{name}({', '.join(columns)})")
         for name in ("covar_samp", "covar_pop", "corr")
@@ -323,8 +323,10 @@ SELECT window_start, k, COUNT(DISTINCT i) AS di, COUNT(DISTINCT i, s) AS dis, SU
     MAX_BY(s, i) AS xb, ANY_VALUE(s) AS av, ARRAY_AGG(s ORDER BY i DESC, s) AS ag, COLLECT_SET(i) AS cs,
     COLLECT_LIST(i) AS cl, LISTAGG(s, '; ') WITHIN GROUP (ORDER BY f) FILTER (WHERE i > 1) AS ls,
     STRING_AGG(DISTINCT s, '|') AS sa, APPROX_COUNT_DISTINCT(s) AS ac, PERCENTILE_APPROX(i, 0.5) AS pi,
-    MEDIAN(f) AS mf, MODE(i) AS mo, HISTOGRAM(s) AS hs, HISTOGRAM(f, 3) FILTER (WHERE u OR i = 1) AS hf, MIN(DISTINCT d) AS md
-FROM TUMBLE(ev, ts, INTERVAL '1' MINUTE)
+    MEDIAN(f) AS mf, MODE(i) AS mo, HISTOGRAM(s) AS hs,
+    HISTOGRAM(f, 3) FILTER (WHERE u OR i = 1) AS hf, MIN(DISTINCT d) AS md,
+    MIN_BY(ts, i) AS mt, COLLECT_SET(ts) AS ct, MODE(CAST(ts AS DATE)) AS mt2, APPROX_PERCENTILE(ts, 0.5) AS pt
+FROM {window}
 GROUP BY window_start, window_end, k
 EMIT ON WINDOW CLOSE;
 """
@@ -344,30 +346,40 @@ def some_commits(dice: random.Random) -> list[list[dict[str, Any]]]:
         }
 
     early = [[{**values(), "ts": NOON + dice.randrange(50) * SECOND} for _ in range(8)] for _ in range(5)]
-    return [*early, [{**values(), "ts": NOON + 60 * SECOND}]]
+    return [*early, [{**values(), "ts": NOON + 600 * SECOND}]]
 
 
+@pytest.mark.parametrize(
+    "window",
+    [
+        "TUMBLE(ev, ts, INTERVAL '1' MINUTE)",
+        "HOP(ev, ts, INTERVAL '20' SECOND, INTERVAL '1' MINUTE)",
+        "SESSION(ev, ts, INTERVAL '1' MINUTE)",
+    ],
+)
 def test_all_of_them_come_through_epochs_and_a_compaction_unchanged(
-    spark: Any, monkeypatch: pytest.MonkeyPatch
+    spark: Any, monkeypatch: pytest.MonkeyPatch, window: str
 ) -> None:
     monkeypatch.setattr(compaction, "FILES_PER_BUCKET", 2)
     commits = some_commits(random.Random(7))
     tables = []
     for runner, ticks in ((SparkRunner(lambda: spark), True), (ReferenceRunner(), False)):
-        runner.open(VIEW)
+        runner.open(VIEW.format(window=window))
         for commit in commits:
             runner.commit("ev", commit)
             if ticks:
                 runner.tick(None)
         runner.tick(None)
-        tables.append({row["k"]: in_engine_form(dict(row)) for row in runner.observe("out").table})
+        rows = [in_engine_form(dict(row)) for row in runner.observe("out").table]
+        tables.append({(row["window_start"], row["k"]): row for row in rows})
         runner.close()
     found, expected = tables
-    assert sorted(found) == sorted(expected) == ["a", "b"]
+    assert sorted(found) == sorted(expected)
+    assert len(found) >= 2
     differ = {
-        (k, name): (found[k][name], value)
-        for k, row in expected.items()
+        (key, name): (found[key][name], value)
+        for key, row in expected.items()
         for name, value in row.items()
-        if not the_same(found[k][name], value)
+        if not the_same(found[key][name], value)
     }
     assert not differ

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from laminar_dagster.conformance.harness import Observed, Runner
 from laminar_dagster.conformance.reference_runner import ReferenceRunner
 from laminar_dagster.conformance.spark_runner import SparkRunner
+from laminar_dagster.engine import merging
 from laminar_dagster.semantics.time import SECOND, from_iso
 
 pytestmark = pytest.mark.spark
@@ -72,12 +73,19 @@ def aside(found: Observed) -> Counter[tuple[Any, ...]]:
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(drawn=commits, cut=st.frozensets(st.integers(0, 5)), lateness=st.sampled_from([0, 3]))
+@given(
+    drawn=commits,
+    cut=st.frozensets(st.integers(0, 5)),
+    lateness=st.sampled_from([0, 3]),
+    few=st.sampled_from([0, merging.FEW_WINDOWS]),
+)
 def test_spark_and_the_reference_agree_under_any_cut_into_epochs(
-    spark: Any, kind: str, drawn: list[list[dict[str, Any]]], cut: frozenset[int], lateness: int
+    spark: Any, kind: str, drawn: list[list[dict[str, Any]]], cut: frozenset[int], lateness: int, few: int
 ) -> None:
     sql = SQL.format(window=WINDOWS[kind], lateness=lateness)
-    on_spark = observed(SparkRunner(lambda: spark), sql, drawn, cut)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(merging, "FEW_WINDOWS", few)
+        on_spark = observed(SparkRunner(lambda: spark), sql, drawn, cut)
     by_rule = observed(ReferenceRunner(), sql, drawn, frozenset())
     assert table(on_spark) == table(by_rule)
     assert aside(on_spark) == aside(by_rule)

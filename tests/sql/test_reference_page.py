@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from laminar_dagster.plan.build import plan_script
+from laminar_dagster.semantics.aggregates import AGGREGATES, SYNONYMS
 from laminar_dagster.semantics.functions import callable_names
 from laminar_dagster.sql.calls import FUNCTION_SYNONYMS
 from laminar_dagster.sql.intervals import UNITS
@@ -15,6 +16,10 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "sql.md").read_text()
 
 def test_the_page_names_every_function_and_synonym() -> None:
     assert [name for name in (*callable_names(), *FUNCTION_SYNONYMS) if f"`{name}`" not in PAGE] == []
+
+
+def test_the_page_names_every_aggregate_and_synonym() -> None:
+    assert [name for name in (*AGGREGATES, *SYNONYMS) if f"`{name}`" not in PAGE] == []
 
 
 def test_the_page_names_every_option_and_connector() -> None:

@@ -13,7 +13,6 @@ from laminar_dagster.semantics.aggregates.kernel import (
     Values,
     ordered,
     present,
-    typed,
 )
 from laminar_dagster.semantics.functions import order
 
@@ -50,7 +49,7 @@ def _timely(name: str, spark: str, choose: Choice, summary: str) -> Aggregate:
         return choose(values, key=lambda row: (row[1], null_first(row[0])))[0]
 
     def build(signature: Signature) -> Kernel:
-        type_ = typed(signature.first)
+        type_ = ordered(signature.first)
         return Kernel((type_,), type_, (partial,), "{row}.x", fresh)
 
     return Aggregate(name, build, summary)
@@ -67,7 +66,7 @@ def _by(name: str, spark: str, choose: Choice, summary: str) -> Aggregate:
         return choose(found, key=lambda row: (order(row[1]), null_first(row[0])))[0]
 
     def build(signature: Signature) -> Kernel:
-        types = tuple(typed(type_) for type_ in signature.types)
+        types = tuple(ordered(type_) for type_ in signature.types)
         return Kernel(types, types[0], (partial,), "{row}.x", fresh, retraction="value")
 
     return Aggregate(name, build, summary, arguments=2)

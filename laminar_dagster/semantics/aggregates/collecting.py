@@ -21,7 +21,7 @@ from laminar_dagster.semantics.aggregates.kernel import (
     Signature,
     Values,
     argument_name,
-    typed,
+    ordered,
     unique,
 )
 from laminar_dagster.semantics.aggregates.sets import BY_ROW, BY_VALUE, distinct_values
@@ -97,7 +97,7 @@ def _set_in_order(values: Values, orderings: tuple[Ordering, ...]) -> list[Any]:
 
 def _gathered(signature: Signature) -> tuple[tuple[DataType, ...], PartialColumn, str, Any, str]:
     """The types that are read, the partial, the ordered values in Spark SQL and in Python, and how it grows."""
-    types, orderings = tuple(typed(type_) for type_ in signature.types), signature.order
+    types, orderings = tuple(ordered(type_) for type_ in signature.types), signature.order
     if signature.distinct:
         partial, values = _set(types[0], orderings)
         return types[:1], partial, values, lambda found: _set_in_order(found, orderings), BY_VALUE

@@ -16,8 +16,8 @@ from laminar_dagster.semantics.aggregates.kernel import (
     Values,
     let,
     number,
+    ordered,
     present,
-    typed,
 )
 from laminar_dagster.semantics.aggregates.sets import BY_VALUE, counted_values
 from laminar_dagster.semantics.expressions import Literal
@@ -35,7 +35,7 @@ def _counts(values: Values) -> list[tuple[Any, int]]:
 
 
 def _mode(signature: Signature) -> Kernel:
-    type_ = typed(signature.first)
+    type_ = ordered(signature.first)
     zero = f"named_struct('x', CAST(NULL AS {type_}), 'n', 0L)"
     finish = f"aggregate({{counts}}, {zero}, (a, e) -> CASE WHEN e.n > a.n THEN e ELSE a END).x"
 
@@ -48,7 +48,7 @@ def _mode(signature: Signature) -> Kernel:
 
 def _histogram(signature: Signature) -> Kernel:
     (bins,) = signature.constants
-    return _value_counts(typed(signature.first)) if bins is None else _bins(number(signature.first), bins)
+    return _value_counts(ordered(signature.first)) if bins is None else _bins(number(signature.first), bins)
 
 
 def _value_counts(type_: DataType) -> Kernel:

@@ -159,16 +159,12 @@ def number(argument: DataType) -> DataType:
 
 
 def ordered(argument: DataType) -> DataType:
+    """A type that has an order, and that a file can hold."""
+    if argument.is_null:
+        raise ArgumentTypeError("its argument is NULL without a type; write CAST(NULL AS …)")
     if argument.name.startswith(("MAP<", "ARRAY<", "STRUCT<")):
         raise ArgumentTypeError(f"it takes a type that has an order, not {argument}")
     return argument
-
-
-def typed(argument: DataType) -> DataType:
-    """A type that has an order and that a file can hold."""
-    if argument.is_null:
-        raise ArgumentTypeError("its argument is NULL without a type; write CAST(NULL AS …)")
-    return ordered(argument)
 
 
 def let(name: str, value: str, body: str) -> str:

@@ -22,8 +22,8 @@ from laminar_dagster.semantics.aggregates.kernel import (
     Values,
     let,
     number,
+    ordered,
     present,
-    typed,
 )
 from laminar_dagster.semantics.aggregates.sets import normal
 from laminar_dagster.semantics.expressions import Literal
@@ -48,7 +48,7 @@ def _hashable(type_: DataType) -> str:
 
 
 def _approx_count(signature: Signature) -> Kernel:
-    type_ = typed(signature.first)
+    type_ = ordered(signature.first)
     partial = PartialColumn("hll", f"hll_sketch_agg({_hashable(type_)}, {HLL_BITS})", "hll_union_agg({p})")
 
     def fresh(values: Values) -> int:
