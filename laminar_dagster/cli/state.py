@@ -17,6 +17,7 @@ from laminar_dagster.cli.values import sized
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.time import to_iso
+from laminar_dagster.semantics.windows import Session
 from state_store import CommitRow, StoreReader
 from state_store import format as f
 
@@ -66,10 +67,13 @@ def snapshot(plan: Plan, reader: StoreReader, commit: CommitRow) -> dict[str, An
 
 
 def open_windows(query: Query, reader: StoreReader, commit: CommitRow) -> list[dict[str, Any]]:
-    """Each open window with its timer and what the state holds of it."""
+    """Each open window with its timer and what the state holds of it; of sessions, their fragments."""
+    if isinstance(query.window, Session):
+        return open_fragments(query, reader, commit)
     closed = -(1 << 62) if commit.watermark is None else commit.watermark - query.lateness
     connection = duckdb.connect()
-    connection.register("timers", reader.read(f.TIMERS, commit, ["deadline", "window_start", "window_end"]))
+    timers = reader.read(f.TIMERS, commit, ["deadline", "window_start", "window_end"])
+    connection.register("timers", timers if timers.num_columns else f.TIMER_SCHEMA.empty_table())
     connection.register("partials", _panes(reader, commit))
     rows = connection.sql(
         f"""SELECT t.window_start, t.window_end, t.deadline, coalesce(sum(p.n), 0)::BIGINT
@@ -80,6 +84,24 @@ def open_windows(query: Query, reader: StoreReader, commit: CommitRow) -> list[d
     return [
         {"window_start": to_iso(s), "window_end": to_iso(e), "closes_at_watermark": to_iso(d), "partials": n}
         for s, e, d, n in rows
+    ]
+
+
+def open_fragments(query: Query, reader: StoreReader, commit: CommitRow) -> list[dict[str, Any]]:
+    """What will become sessions, soonest first: fragments that touch are one session."""
+    table = reader.read(f.PARTIALS, commit, ["pane_start", "pane_end"])
+    if "pane_start" not in table.column_names:
+        return []
+    grouped = table.group_by(["pane_start", "pane_end"]).aggregate([([], "count_all")])
+    rows = sorted(grouped.to_pylist(), key=lambda row: (row["pane_end"], row["pane_start"]))
+    return [
+        {
+            "window_start": to_iso(row["pane_start"]),
+            "window_end": to_iso(row["pane_end"]),
+            "closes_at_watermark": to_iso(row["pane_end"] + query.lateness),
+            "partials": row["count_all"],
+        }
+        for row in rows
     ]
 
 

@@ -57,18 +57,21 @@ def set_aside(runtime: Runtime, batch: Batch, progress: Progress, pinned: Sequen
     if shares_panes(query):
         frame = frame.selectExpr("*", f"{_hidden(runtime, can_be_late)} AS {HIDDEN}")
     if can_be_late and isinstance(query.window, Session):
-        sound = frame.selectExpr("*", f"{_verdict(query, batch, None)} AS _unsound")
+        without_key = _verdict(query, batch, None, _key_failures(query))
+        sound = frame.selectExpr("*", f"{without_key} AS _unsound")
         frame = with_session_lateness(runtime, sound, pinned)
     reason = _reason(query, batch, _late_sql(query) if can_be_late else None)
+    ancient = {"pre_epoch_rows": f"count_if({TIME} < 0)"} if any((t.low or 0) < 0 for t in batch.times) else {}
     if reason is None:
         where = [] if query.where is None else [f"coalesce({value_sql(query.where)}, false)"]
-        return _counted(runtime, frame.filter(" AND ".join(["_kept", *where])), None, {"kept": "count(*)"})
+        return _counted(runtime, frame.filter(" AND ".join(["_kept", *where])), None, {"kept": "count(*)", **ancient})
     judged = frame.selectExpr("*", f"{reason} AS _reason")
     counts = {
         "rows_in": "count(*)",
         "filtered": f"count_if(_reason = '{FILTERED}')",
         "late": f"count_if(_reason = '{LATE}')",
         "error": f"count_if(_reason IS NOT NULL AND _reason NOT IN ('{FILTERED}', '{LATE}'))",
+        **ancient,
     }
     if can_be_late and shares_panes(query):
         counts["partially_late_rows"] = f"count_if(_reason IS NULL AND {_partially_late(query)})"
@@ -139,7 +142,7 @@ def _reason(query: Query, batch: Batch, late: str | None) -> str | None:
     return None if sound and late is None else _verdict(query, batch, late)
 
 
-def _verdict(query: Query, batch: Batch, late: str | None) -> str:
+def _verdict(query: Query, batch: Batch, late: str | None, failures: list[str] | None = None) -> str:
     """Why a row is set aside, in the order that docs/reference/semantics.md gives."""
     tests: list[str] = []
     if batch.can_fail:
@@ -151,7 +154,7 @@ def _verdict(query: Query, batch: Batch, late: str | None) -> str:
         tests.append(f"CASE WHEN NOT coalesce({value_sql(query.where)}, false) THEN '{FILTERED}' END")
     if late is not None:
         tests.append(f"CASE WHEN {late} THEN '{LATE}' END")
-    tests += _failures(query)
+    tests += _failures(query) if failures is None else failures
     return f"""CASE WHEN _bad THEN {FAULT} WHEN {TIME} IS NULL THEN 'null_event_time'
                     WHEN _future THEN 'future_timestamp' ELSE {first_reason(tests)} END"""
 
@@ -160,9 +163,13 @@ def _where_can_fail(query: Query) -> bool:
     return query.where is not None and error_sql(query.where) is not None
 
 
+def _key_failures(query: Query) -> list[str]:
+    return [reason for key in query.keys if (reason := error_sql(key.expression))]
+
+
 def _failures(query: Query) -> list[str]:
     """How a key, an aggregate's argument or its filter can fail."""
-    found = [error_sql(key.expression) for key in query.keys]
+    found: list[str | None] = [*_key_failures(query)]
     for call in query.aggregates:
         guard = None if call.filter is None else value_sql(call.filter)
         found.append(None if call.filter is None else error_sql(call.filter))

@@ -135,9 +135,14 @@ def _times(runtime: Runtime, commits: Sequence[SourceCommit], frame: DataFrame, 
     return tuple(_from_measure(commit, by_file) for commit in commits)
 
 
+def reads_the_watermark_column(entry: Input) -> bool:
+    """Whether the bounds in a file's footer are those of the event time itself."""
+    return isinstance(entry.event_time, Column) and entry.event_time.name == entry.source.watermark_column
+
+
 def _footers_tell(runtime: Runtime, commit: SourceCommit, now: int) -> bool:
     entry = next(i for i in runtime.plan.query.inputs if i.source.name == commit.source)
-    plain = isinstance(entry.event_time, Column) and entry.event_time.name == entry.source.watermark_column
+    plain = reads_the_watermark_column(entry)
     skew = entry.source.max_future_skew
     limit = None if skew is None else now + skew
     return plain and all(

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PARTITION = "_partition"
+# How often a row of a projection comes, at a guess: only decides who writes the file.
+COPIES_GUESSED = 10
 PARTITION_FORMATS = {
     "hour": "yyyy-MM-dd-HH:00",
     "day": "yyyy-MM-dd",
@@ -57,6 +59,7 @@ class Emitted:
     failures: list[DataFile]
     rows: int = 0
     failed: int = 0
+    groups: int = 0
 
 
 def closed_until(query: Query, watermark: int | None) -> int | None:
@@ -79,16 +82,19 @@ def _write_results(runtime: Runtime, finished: DataFrame, now: int, rows: int) -
         observation,
         expr(f"coalesce(sum(CASE WHEN _reason IS NULL THEN {query.repeats or '1L'} END), 0L)").alias("rows"),
         expr("count_if(_reason IS NOT NULL AND _reason <> '')").alias("failed"),
+        expr("count(*)").alias("groups"),
     )
     good = observed.filter("_reason IS NULL")
     if query.repeats is not None:
         good = good.selectExpr("*", f"explode(sequence(1L, {query.repeats})) AS _copy")
     results = good.selectExpr(*output_columns(query))
     constants = {"_epoch": Literal(runtime.epoch, BIGINT), "_emitted_at": Literal(now, TIMESTAMP)}
-    files = write_frame(runtime, f.OUTPUT, results, rows=rows, partition_by=PARTITION, constants=constants)
+    bound = rows if query.repeats is None else rows * COPIES_GUESSED
+    files = write_frame(runtime, f.OUTPUT, results, rows=bound, partition_by=PARTITION, constants=constants)
     counts = {name: int(value or 0) for name, value in observation.get.items()}
-    failures = _write_failures(runtime, finished, now) if counts["failed"] and query.side_output.keeps("error") else []
-    return Emitted(files, failures, counts["rows"], counts["failed"])
+    keeps = counts["failed"] and query.side_output.keeps("error")
+    failures = _write_failures(runtime, finished, now, counts["failed"]) if keeps else []
+    return Emitted(files, failures, counts["rows"], counts["failed"], counts["groups"])
 
 
 def finish(query: Query, merged: DataFrame) -> DataFrame:
@@ -137,10 +143,10 @@ def output_columns(query: Query) -> list[str]:
     return [*columns, partition]
 
 
-def _write_failures(runtime: Runtime, finished: DataFrame, now: int) -> list[DataFile]:
+def _write_failures(runtime: Runtime, finished: DataFrame, now: int, rows: int) -> list[DataFile]:
     """One error entry for each group whose result does not fit its type."""
     failed = finished.filter("_reason IS NOT NULL AND _reason <> ''")
-    return write_frame(runtime, f.SIDE_OUTPUT, failed.selectExpr(*_failure_columns(runtime, now)), rows=0)
+    return write_frame(runtime, f.SIDE_OUTPUT, failed.selectExpr(*_failure_columns(runtime, now)), rows=rows)
 
 
 def _failure_columns(runtime: Runtime, now: int) -> list[str]:

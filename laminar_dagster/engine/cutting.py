@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from laminar_dagster.engine.batch import reads_the_watermark_column
 from laminar_dagster.engine.runtime import Clocks
 from laminar_dagster.engine.sources.commits import SourceCommit
 from laminar_dagster.semantics.query import Query
@@ -40,7 +41,8 @@ def _watermarks_before(
 def _could_be_late(query: Query, window: Session, commit: SourceCommit, watermark: int | None) -> bool:
     if not commit.files:
         return False
-    if not all(file.knows_its_times for file in commit.files):
+    entry = next(entry for entry in query.inputs if entry.source.name == commit.source)
+    if not reads_the_watermark_column(entry) or not all(file.knows_its_times for file in commit.files):
         return True
     lows = [file.low for file in commit.files if file.low is not None]
     return watermark is not None and any(low + window.gap + query.lateness <= watermark for low in lows)

@@ -98,7 +98,7 @@ def commit_row(
         **closing.counts,
         "commits": len(batch.commits),
         "groups_touched": sum(file.rows for file in folded.partials),
-        **window_counts(runtime, closing, emitted),
+        **window_counts(runtime, batch, closing, emitted),
         "rows_out": emitted.rows,
         "result_errors": emitted.failed,
     }
@@ -117,14 +117,24 @@ def commit_row(
     )
 
 
-def window_counts(runtime: Runtime, closing: Closing, emitted: Emitted) -> dict[str, int]:
-    """Sessions have no windows but those that they emit; their open fragments are counted instead."""
+def window_counts(runtime: Runtime, batch: Batch, closing: Closing, emitted: Emitted) -> dict[str, int]:
     if isinstance(runtime.plan.query.window, Session):
-        return {"windows_closed": emitted.rows + emitted.failed}
+        return session_counts(batch, closing, emitted)
     return {
         "windows_opened": len(closing.opened),
         "windows_closed": len(closing.closed),
         "windows_open": len(runtime.timers) + len(closing.opened) - len(closing.closed),
+    }
+
+
+def session_counts(batch: Batch, closing: Closing, emitted: Emitted) -> dict[str, int]:
+    """A session that closes in an epoch without rows closes by its timer alone."""
+    by_timer = emitted.groups if batch.frame is None else 0
+    return {
+        "windows_closed": emitted.groups,
+        "sessions_closed_by_timer": by_timer,
+        "sessions_closed_by_watermark": emitted.groups - by_timer,
+        "stale_timers": closing.counts.get("due_timers", 0) - emitted.groups,
     }
 
 

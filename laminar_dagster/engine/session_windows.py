@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from laminar_dagster.engine.batch import TIME
 from laminar_dagster.engine.closing import Closing, closed_until
 from laminar_dagster.engine.partials import (
@@ -75,7 +78,10 @@ class SessionWindows:
             gone=[file for file in pinned if file in due],
             live=live,
             until=until,
-            counts=_open_fragments([file for file in pinned if file in rest], live),
+            counts={
+                **_open_fragments([file for file in pinned if file in rest], live),
+                "due_timers": _due_timers(runtime, due, until),
+            },
         )
 
     def still_open(self, _: Runtime, __: int | None) -> str:
@@ -128,3 +134,10 @@ def key_hash_sql(keys: Sequence[str]) -> str:
 
 def _open_fragments(kept: Sequence[DataFile], added: Sequence[DataFile]) -> dict[str, int]:
     return {"open_fragments": sum(file.rows for file in [*kept, *added])}
+
+
+def _due_timers(runtime: Runtime, files: Sequence[DataFile], until: int) -> int:
+    """How many fragments have come to their end; those that a later one bridged are stale."""
+    root = runtime.store.table(f.PARTIALS).root
+    ends = [pq.ParquetFile(root / file.path).read(columns=["pane_end"]).column("pane_end") for file in files]
+    return sum(int(pc.sum(pc.less_equal(column, until)).as_py() or 0) for column in ends)

@@ -93,7 +93,7 @@ def run_metadata(reader: StoreReader, commits: Sequence[CommitRow]) -> dict[str,
     standing: dict[str, dg.MetadataValue | int | str] = {}
     if last is not None:
         standing["epoch"] = last.epoch
-        standing["open_windows"] = last.counts.get("windows_open", 0)
+        standing["open_windows"] = last.counts.get("windows_open", last.counts.get("open_fragments", 0))
         standing["dagster/row_count"] = sum(file.rows for file in reader.files(f.OUTPUT, last))
     if last is not None and last.watermark is not None:
         standing["watermark"] = to_iso(last.watermark)

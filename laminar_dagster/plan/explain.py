@@ -165,7 +165,7 @@ def _side_output(query: Query) -> Node:
 
 def _state(plan: Plan) -> Node:
     layout = plan.layout
-    key = ", ".join(("window", *layout.key_columns))
+    key = ", ".join(("pane", *layout.key_columns))
     return Node(
         "state: a log of partials",
         [

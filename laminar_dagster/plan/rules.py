@@ -203,7 +203,7 @@ def _emit_clause(query: Query) -> str:
     return f"EMIT {query.emit.sql}" + ("" if query.explicit_emit else ", the strategy of a view that names none,")
 
 
-_TUMBLE = "TUMBLE, HOP, CUMULATE and calendar windows work today."
+_TUMBLE = "TUMBLE, HOP, CUMULATE, SESSION and calendar windows work today."
 _APPEND = "sink = 'append' works today."
 _CLOSE = "EMIT ON WINDOW CLOSE and EMIT FINAL work today."
 

@@ -325,7 +325,8 @@ SELECT window_start, k, COUNT(DISTINCT i) AS di, COUNT(DISTINCT i, s) AS dis, SU
     STRING_AGG(DISTINCT s, '|') AS sa, APPROX_COUNT_DISTINCT(s) AS ac, PERCENTILE_APPROX(i, 0.5) AS pi,
     MEDIAN(f) AS mf, MODE(i) AS mo, HISTOGRAM(s) AS hs,
     HISTOGRAM(f, 3) FILTER (WHERE u OR i = 1) AS hf, MIN(DISTINCT d) AS md,
-    MIN_BY(ts, i) AS mt, COLLECT_SET(ts) AS ct, MODE(CAST(ts AS DATE)) AS mt2, APPROX_PERCENTILE(ts, 0.5) AS pt
+    MIN_BY(ts, i) AS mt, COLLECT_SET(ts) AS ct, MODE(CAST(ts AS DATE)) AS mt2, APPROX_PERCENTILE(ts, 0.5) AS pt,
+    COVAR_POP(f, 12 / i) FILTER (WHERE u) AS cf
 FROM {window}
 GROUP BY window_start, window_end, k
 EMIT ON WINDOW CLOSE;
@@ -333,19 +334,19 @@ EMIT ON WINDOW CLOSE;
 
 
 def some_commits(dice: random.Random) -> list[list[dict[str, Any]]]:
-    """Five commits to two groups of one minute, then one that closes it."""
+    """Four commits to two groups of one minute, then one that closes it. Some rows divide by zero."""
 
     def values() -> dict[str, Any]:
         return {
             "k": dice.choice("ab"),
-            "i": dice.choice([None, 1, 2, 3, 4]),
+            "i": dice.choice([None, 0, 1, 2, 3, 4]),
             "d": Decimal(dice.randrange(9)) / 4,
             "f": dice.choice([None, 0.1, 2.5, -7.0]),
             "s": dice.choice([None, "x", "y", "z"]),
             "u": dice.choice([True, False, None]),
         }
 
-    early = [[{**values(), "ts": NOON + dice.randrange(50) * SECOND} for _ in range(8)] for _ in range(5)]
+    early = [[{**values(), "ts": NOON + dice.randrange(50) * SECOND} for _ in range(10)] for _ in range(4)]
     return [*early, [{**values(), "ts": NOON + 600 * SECOND}]]
 
 
@@ -362,7 +363,8 @@ def test_all_of_them_come_through_epochs_and_a_compaction_unchanged(
 ) -> None:
     monkeypatch.setattr(compaction, "FILES_PER_BUCKET", 2)
     commits = some_commits(random.Random(7))
-    tables = []
+    tables: list[dict[Any, dict[str, Any]]] = []
+    aside: list[int] = []
     for runner, ticks in ((SparkRunner(lambda: spark), True), (ReferenceRunner(), False)):
         runner.open(VIEW.format(window=window))
         for commit in commits:
@@ -370,12 +372,15 @@ def test_all_of_them_come_through_epochs_and_a_compaction_unchanged(
             if ticks:
                 runner.tick(None)
         runner.tick(None)
-        rows = [in_engine_form(dict(row)) for row in runner.observe("out").table]
+        seen = runner.observe("out")
+        aside.append(len(seen.side_output))
+        rows = [in_engine_form(dict(row)) for row in seen.table]
         tables.append({(row["window_start"], row["k"]): row for row in rows})
         runner.close()
     found, expected = tables
     assert sorted(found) == sorted(expected)
     assert len(found) >= 2
+    assert aside[0] == aside[1] > 0
     differ = {
         (key, name): (found[key][name], value)
         for key, row in expected.items()
