@@ -197,9 +197,7 @@ def _wider(a: DataType, b: DataType) -> DataType | None:
         if a.is_decimal or b.is_decimal:
             a, b = as_decimal(a), as_decimal(b)
             scale = max(a.scale, b.scale)
-            return decimal(
-                min(MAX_PRECISION, max(a.precision - a.scale, b.precision - b.scale) + scale), scale
-            )
+            return decimal(min(MAX_PRECISION, max(a.precision - a.scale, b.precision - b.scale) + scale), scale)
         return max((a, b), key=lambda t: INTEGER_DIGITS[t.name])
     if {a.name, b.name} == {"DATE", "TIMESTAMP"}:
         return TIMESTAMP
