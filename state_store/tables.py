@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -155,7 +156,7 @@ def _data_file(row: dict[str, Any]) -> DataFile:
         }
 
     return DataFile(
-        path=row["path"],
+        path=unquote(row["path"]),
         size=row["size_bytes"],
         rows=row.get("num_records") or 0,
         partition={name: None if v is None else str(v) for name, v in part("partition.").items()},

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.batch import JSON_OPTIONS
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.side_output import side_output_columns
-from laminar_dagster.engine.writing import write_frame
+from laminar_dagster.engine.writing import partition_folder, write_frame
 from laminar_dagster.plan.plan import key_column, partial_column
 from laminar_dagster.semantics.expressions import Expression, Literal, columns_of
 from laminar_dagster.semantics.query import AggregateCall, Query
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
+from laminar_dagster.semantics.time import to_datetime
 from laminar_dagster.semantics.types import BIGINT, STRING, TIMESTAMP
 from laminar_dagster.semantics.windows import Window
 from state_store import DataFile
@@ -71,10 +73,10 @@ def emit(runtime: Runtime, closing: Closing, now: int) -> Emitted:
     """The results of what closes, as files of the output; groups without a result to the side."""
     if closing.merged is None:
         return Emitted([], [])
-    return _write_results(runtime, finish(runtime.plan.query, closing.merged), now, closing.rows)
+    return _write_results(runtime, finish(runtime.plan.query, closing.merged), now, closing)
 
 
-def _write_results(runtime: Runtime, finished: DataFrame, now: int, rows: int) -> Emitted:
+def _write_results(runtime: Runtime, finished: DataFrame, now: int, closing: Closing) -> Emitted:
     query = runtime.plan.query
     observation = observation_for(runtime.spark, f"results_{runtime.epoch}")
     expr = functions_of(runtime.spark).expr
@@ -87,14 +89,31 @@ def _write_results(runtime: Runtime, finished: DataFrame, now: int, rows: int) -
     good = observed.filter("_reason IS NULL")
     if query.repeats is not None:
         good = good.selectExpr("*", f"explode(sequence(1L, {query.repeats})) AS _copy")
-    results = good.selectExpr(*output_columns(query))
-    constants = {"_epoch": Literal(runtime.epoch, BIGINT), "_emitted_at": Literal(now, TIMESTAMP)}
-    bound = rows if query.repeats is None else rows * COPIES_GUESSED
-    files = write_frame(runtime, f.OUTPUT, results, rows=bound, partition_by=PARTITION, constants=constants)
+    files = _write_output(runtime, good.selectExpr(*output_columns(query)), now, closing)
     counts = {name: int(value or 0) for name, value in observation.get.items()}
     keeps = counts["failed"] and query.side_output.keeps("error")
     failures = _write_failures(runtime, finished, now, counts["failed"]) if keeps else []
     return Emitted(files, failures, counts["rows"], counts["failed"], counts["groups"])
+
+
+def _write_output(runtime: Runtime, results: DataFrame, now: int, closing: Closing) -> list[DataFile]:
+    query = runtime.plan.query
+    constants = {"_epoch": Literal(runtime.epoch, BIGINT), "_emitted_at": Literal(now, TIMESTAMP)}
+    rows = closing.rows if query.repeats is None else closing.rows * COPIES_GUESSED
+    partitions = {partition_of(window.start, query.partition) for window in closing.closed}
+    if len(partitions) == 1:
+        folder = partition_folder(PARTITION, partitions.pop())
+        alone = results.drop(PARTITION)
+        return write_frame(runtime, f.OUTPUT, alone, rows=rows, folder=folder, constants=constants)
+    return write_frame(runtime, f.OUTPUT, results, rows=rows, partition_by=PARTITION, constants=constants)
+
+
+def partition_of(moment: int, unit: str) -> str:
+    """The partition of a window that begins at `moment`, as the output's `_partition` spells it."""
+    start = to_datetime(moment)
+    if unit == "week":
+        start -= timedelta(days=start.weekday())
+    return start.strftime({"hour": "%Y-%m-%d-%H:00", "month": "%Y-%m-01"}.get(unit, "%Y-%m-%d"))
 
 
 def finish(query: Query, merged: DataFrame) -> DataFrame:

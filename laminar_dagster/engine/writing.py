@@ -89,5 +89,10 @@ def _parts(table: pa.Table, partition_by: str | None) -> Iterator[tuple[str, pa.
     inside = ordered.drop_columns([partition_by])
     start = 0
     for entry in pc.value_counts(ordered.column(partition_by)).to_pylist():
-        yield f"{partition_by}={str(entry['values']).replace(':', '%3A')}", inside.slice(start, entry["counts"])
+        yield partition_folder(partition_by, str(entry["values"])), inside.slice(start, entry["counts"])
         start += entry["counts"]
+
+
+def partition_folder(name: str, value: str) -> str:
+    """The folder of a partition, its value spelt as Spark would."""
+    return f"{name}={value.replace(':', '%3A')}"

@@ -89,3 +89,17 @@ def test_other_readers_see_what_was_committed(tmp_path: Path) -> None:
     table.commit(add=[write_file(tmp_path, "a.parquet", rows(1, 2, 3))], application="app", number=1)
     arrow = deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table(filters=[("n", ">=", 2)])
     assert sorted(arrow.column("n").to_pylist()) == [2, 3]
+
+
+def test_a_partition_value_with_a_colon_is_found_again_by_us_and_by_others(tmp_path: Path) -> None:
+    table = DeltaDirectory(tmp_path)
+    table.create(SCHEMA.append(pa.field("p", pa.string())), ["p"])
+    write_file(tmp_path, "e1/p=2026-01-01-13%3A00/a.parquet", rows(1, 2))
+    table.commit(add=data_files(tmp_path, "e1"), application="app", number=1)
+    (file,) = table.files()
+    assert (tmp_path / file.path).exists()
+    assert file.partition == {"p": "2026-01-01-13:00"}
+    found = deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
+    assert [(row["n"], row["p"]) for row in found] == [(1, "2026-01-01-13:00"), (2, "2026-01-01-13:00")]
+    table.commit(remove=[file], application="app", number=2)
+    assert table.files() == []
