@@ -75,22 +75,22 @@ class EpochLog:
         self.table = table
 
     def tail(self) -> Tail:
-        seq, unfinished = 0, None
+        seq, newest = 0, None
         for row in self._newest_first():
             seq = max(seq, row["seq"])
             if row["kind"] == "commit":
-                return Tail(seq, _commit_row(row), unfinished)
-            if row["kind"] == "plan" and unfinished is None:
-                unfinished = _plan_row(row)
-        return Tail(seq, None, unfinished)
+                return Tail(seq, _commit_row(row), _unfinished(newest))
+            if row["kind"] in ("plan", "cancel"):
+                newest = newest or row
+        return Tail(seq, None, _unfinished(newest))
 
-    def commits(self, *, last: int | None = None) -> list[CommitRow]:
-        """Commit rows, newest first."""
+    def commits(self, *, upto: int | None = None, limit: int | None = None) -> list[CommitRow]:
+        """Commit rows, newest first, from epoch `upto` (default: the last) back."""
         found: list[CommitRow] = []
         for row in self._newest_first():
-            if last is not None and len(found) >= last:
+            if limit is not None and len(found) >= limit:
                 break
-            if row["kind"] == "commit":
+            if row["kind"] == "commit" and (upto is None or row["epoch"] <= upto):
                 found.append(_commit_row(row))
         return found
 
@@ -137,6 +137,11 @@ class EpochLog:
     def _write(self, rows: Sequence[Mapping[str, Any]]) -> DataFile:
         table = pa.Table.from_pylist(list(rows), schema=EPOCH_SCHEMA)
         return write_file(self.table.root, f"log-{rows[-1]['seq']:010d}-{uuid.uuid4().hex[:8]}.parquet", table)
+
+
+def _unfinished(newest: Mapping[str, Any] | None) -> PlanRow | None:
+    """The plan that the log ends with; a cancelled one counts as never made."""
+    return None if newest is None or newest["kind"] == "cancel" else _plan_row(newest)
 
 
 def claimed(plan: PlanRow, run_id: str) -> PlanRow:

@@ -87,6 +87,10 @@ class StoreWriter:
         self._append("claim", mine)
         return mine
 
+    def cancel(self, plan: PlanRow) -> None:
+        """Take back a plan of which nothing has landed."""
+        self._append("cancel", claimed(plan, self.run_id))
+
     def finish(self, commit: CommitRow) -> None:
         """The epoch has happened."""
         self._append("commit", commit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, project_of
 from laminar_dagster.engine.crash import crash_point_from_environment
 from laminar_dagster.engine.session import open_session
+from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.time import to_iso
+from state_store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from laminar_dagster.plan.plan import Plan
     from state_store import CommitRow
 
-MAX_ROWS_HELP = "How many rows an epoch takes at the most (it always takes at least one commit)."
+MAX_ROWS_HELP = "About how many rows an epoch takes (at least one commit; of text files by their size)."
 
 
 def run(
@@ -34,7 +37,9 @@ def run(
     data: DataOption = None,
     spark: Annotated[str | None, typer.Option(help="local[*], sc://host:port or a master URL.")] = None,
     max_rows: Annotated[int, typer.Option(min=1, help=MAX_ROWS_HELP)] = 2_000_000,
-    max_files: Annotated[int, typer.Option(min=1, help="How many source files an epoch takes at the most.")] = 500,
+    max_files: Annotated[
+        int, typer.Option(min=1, help="How many source files an epoch takes (at least one commit).")
+    ] = 500,
     max_epochs: Annotated[int | None, typer.Option(min=1, help="Stop after this many epochs per view.")] = None,
     replan: Annotated[bool, typer.Option(help="Plan an unfinished epoch anew, if nothing of it has landed.")] = False,
     as_json: JsonOption = False,
@@ -48,9 +53,23 @@ def run(
     console = Console(stderr=True)
     with console.status("starting Spark"):
         session = open_session(found.spark_settings(spark))
-    for plan in plans:
-        commits = run_with_progress(plan, session, found, options, console)
-        report(plan.query.view, commits, as_json)
+    done = [run_and_report(plan, session, found, options, console, as_json) for plan in plans]
+    raise typer.Exit(0 if all(done) else 1)
+
+
+def run_and_report(
+    plan: Plan, session: SparkSession, project: Project, options: RunOptions, console: Console, as_json: bool
+) -> bool:
+    """Run one view. A view that cannot run does not keep the others from running."""
+    view = plan.query.view
+    try:
+        report(view, run_with_progress(plan, session, project, options, console), as_json)
+    except (LaminarError, StoreError) as error:
+        typer.echo(f"error: {view}: {error.render()}", err=True)
+        if as_json:
+            typer.echo(json.dumps({"view": view, "error": error.code}))
+        return False
+    return True
 
 
 def run_with_progress(
@@ -58,18 +77,11 @@ def run_with_progress(
 ) -> list[CommitRow]:
     from laminar_dagster.engine.run import open_view
 
-    commits: list[CommitRow] = []
     with (
         open_view(plan, session, project=project.root, data=project.data, options=options) as view,
         _bar(console, plan.query.view, view.backlog()) as advance,
     ):
-        while options.max_epochs is None or len(commits) < options.max_epochs:
-            commit = view.step()
-            if commit is None:
-                break
-            commits.append(commit)
-            advance(commit)
-    return commits
+        return view.drain(advance)
 
 
 @contextmanager
@@ -90,8 +102,6 @@ def _bar(console: Console, view: str, total: int) -> Iterator[Callable[[CommitRo
 
 def report(view: str, commits: list[CommitRow], as_json: bool) -> None:
     """What the run did, as one line (or one JSON object) per view."""
-    import json
-
     totals = {name: sum(c.counts.get(name, 0) for c in commits) for name in REPORTED}
     last = commits[-1] if commits else None
     watermark = None if last is None or last.watermark is None else to_iso(last.watermark)
@@ -102,6 +112,9 @@ def report(view: str, commits: list[CommitRow], as_json: bool) -> None:
     if last is None:
         typer.echo(f"{view}: nothing new")
         return
+    ancient = sum(c.counts.get("pre_epoch_rows", 0) for c in commits)
+    if ancient:
+        typer.echo(f"warning: {view}: {ancient} row(s) are dated before 1970; they are in their true windows", err=True)
     shown = ", ".join(f"{totals[name]} {label}" for name, label in REPORTED.items())
     typer.echo(f"{view}: {len(commits)} epoch(s), {shown}; watermark {watermark or 'unknown yet'}")
 

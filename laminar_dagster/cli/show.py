@@ -45,7 +45,8 @@ def show(
     if form not in FORMATS:
         raise LaminarError("LMR0706", f'unknown format "{form}"', hint=f"One of: {', '.join(FORMATS)}.")
     found = project_of(project, data)
-    found.plan(view)
+    if not found.store(view).is_dir():
+        found.plan(view)
     reader = StoreReader(found.store(view))
     name = f.SIDE_OUTPUT if side_output else f.OUTPUT
     rows = reader.read(name, reader.commit(epoch)) if reader.exists else None
@@ -63,9 +64,12 @@ def select(rows: pa.Table, where: str | None, limit: int, side_output: bool) -> 
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")  # not as connect's config: that is read before ICU is loaded
     connection.register("rows", rows)
-    condition = f"WHERE {where}" if where else ""
+    connection.execute("SET enable_external_access = false")
+    condition = f"WHERE ({where})" if where else ""
     newest_first = ", ".join(f"{name} DESC" for name in _order(rows.column_names, side_output))
     try:
+        if len(connection.extract_statements(f"SELECT count(*) FROM rows {condition}")) != 1:
+            raise duckdb.ParserException("it is more than one condition")
         total = connection.sql(f"SELECT count(*) FROM rows {condition}").fetchone()
         found = connection.sql(f"SELECT * FROM rows {condition} ORDER BY {newest_first} LIMIT {limit}").to_arrow_table()
     except duckdb.Error as problem:

@@ -41,7 +41,7 @@ def state(
     if commit is None:
         typer.echo(json.dumps({"view": view, "epoch": None}) if as_json else f"{view}: no epoch yet")
         return
-    content = {"epochs": epochs(reader, limit)} if history else snapshot(plan, reader, commit)
+    content = {"epochs": epochs(reader, commit.epoch, limit)} if history else snapshot(plan, reader, commit)
     if as_json:
         typer.echo(json.dumps({"view": view, **content}))
     elif history:
@@ -118,7 +118,8 @@ def _panes(reader: StoreReader, commit: CommitRow) -> Any:
     )
 
 
-def epochs(reader: StoreReader, limit: int) -> list[dict[str, Any]]:
+def epochs(reader: StoreReader, last: int, limit: int) -> list[dict[str, Any]]:
+    """The epochs up to `last`, newest first."""
     return [
         {
             "epoch": commit.epoch,
@@ -128,7 +129,7 @@ def epochs(reader: StoreReader, limit: int) -> list[dict[str, Any]]:
             "counts": dict(commit.counts),
             "seconds": dict(commit.seconds),
         }
-        for commit in reader.log.commits(last=limit)
+        for commit in reader.log.commits(upto=last, limit=limit)
     ]
 
 
@@ -156,19 +157,23 @@ def _print_state(view: str, content: dict[str, Any], limit: int) -> None:
 
 
 def _print_history(entries: list[dict[str, Any]]) -> None:
-    table = _table("epoch", "kind", "committed at", "watermark", "rows in", "late", "errors", "closed", "rows out", "s")
+    table = _table("epoch", "committed (UTC)", "watermark (UTC)", "in", "late", "errors", "closed", "out", "s")
     for entry in entries:
         counts = entry["counts"]
         numbers = [str(counts.get(n, 0)) for n in ("rows_in", "late", "error", "windows_closed", "rows_out")]
         seconds = f"{sum(entry['seconds'].values()):.2f}"
-        table.add_row(
-            str(entry["epoch"]), entry["kind"], entry["committed_at"], entry["watermark"] or "-", *numbers, seconds
-        )
+        watermark = _short(entry["watermark"]) if entry["watermark"] else "-"
+        table.add_row(str(entry["epoch"]), _short(entry["committed_at"]), watermark, *numbers, seconds)
     Console().print(table)
+
+
+def _short(moment: str) -> str:
+    """A time without its fraction: a table has to fit a terminal."""
+    return moment[:19].replace("T", " ")
 
 
 def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in columns:
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     return table

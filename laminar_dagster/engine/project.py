@@ -34,6 +34,8 @@ class Project:
     def find(start: Path | None = None, data: Path | None = None) -> Project:
         """The project that a directory belongs to: the nearest one above with a laminar.toml, else itself."""
         here = (start or Path.cwd()).resolve()
+        if not here.is_dir():
+            raise LaminarError("LMR0708", f"there is no directory {here}", hint="Correct --project.")
         root = next((folder for folder in (here, *here.parents) if (folder / CONFIG).exists()), here)
         settings = _settings(root / CONFIG)
         default_sql = next((name for name in SQL_FOLDERS if (root / name).is_dir()), SQL_FOLDERS[0])

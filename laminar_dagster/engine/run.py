@@ -58,16 +58,8 @@ def run_view(
     on_epoch: Callable[[CommitRow], None] = lambda _: None,
 ) -> list[CommitRow]:
     """Run epochs until the view has caught up with its sources; gives what was committed."""
-    options = options or RunOptions()
-    done: list[CommitRow] = []
     with open_view(plan, spark, project=project, data=data, options=options) as view:
-        while options.max_epochs is None or len(done) < options.max_epochs:
-            commit = view.step()
-            if commit is None:
-                break
-            done.append(commit)
-            on_epoch(commit)
-    return done
+        return view.drain(on_epoch)
 
 
 @contextmanager
@@ -101,7 +93,7 @@ class ViewRun:
         commit = tail.commit
         if commit is None:
             return
-        _same_query(self.runtime, commit)
+        _same_query(self.runtime, commit.fingerprint, _standing(commit))
         self.runtime.clocks = Clocks.from_json(commit.watermark, commit.shards)
         self.runtime.positions = {**commit.positions, **_ledger(self.runtime, commit)}
         self.runtime.timers = _open_timers(self.runtime, commit)
@@ -110,6 +102,17 @@ class ViewRun:
         """How many source commits wait, about."""
         connectors = self.runtime.connectors.items()
         return sum(connector.backlog(self.runtime.positions.get(name)) for name, connector in connectors)
+
+    def drain(self, on_epoch: Callable[[CommitRow], None] = lambda _: None) -> list[CommitRow]:
+        """Run epochs until there is nothing to do, or as many as the options allow."""
+        done: list[CommitRow] = []
+        while self.options.max_epochs is None or len(done) < self.options.max_epochs:
+            commit = self.step()
+            if commit is None:
+                break
+            done.append(commit)
+            on_epoch(commit)
+        return done
 
     def step(self) -> CommitRow | None:
         """Run one epoch; None if there is nothing to do."""
@@ -127,8 +130,12 @@ class ViewRun:
     def _resume(self) -> PlanRow | None:
         """The epoch that an earlier run planned and did not finish, now this run's."""
         planned, self.unfinished = self.unfinished, None
-        if planned is None or (self.options.replan and self._untouched(planned)):
+        if planned is None:
             return None
+        if self.options.replan and self._untouched(planned):
+            self.runtime.store.cancel(planned)
+            return None
+        _same_query(self.runtime, planned.fingerprint, _standing(self.last))
         require_files(pinned_commits(planned), self.runtime.plan.query.view, _standing(self.last))
         return self.runtime.store.claim(planned)
 
@@ -197,14 +204,14 @@ class ViewRun:
         return after
 
 
-def _same_query(runtime: Runtime, commit: CommitRow) -> None:
-    if commit.fingerprint != runtime.fingerprint:
+def _same_query(runtime: Runtime, built_with: str, committed: str) -> None:
+    if built_with != runtime.fingerprint:
         raise LaminarError(
             "LMR0405",
             f'view "{runtime.plan.query.view}" is not the query that its state was built with',
-            detail=f"state: plan {commit.fingerprint}; SQL now: plan {runtime.fingerprint}",
+            detail=f"state: plan {built_with}; SQL now: plan {runtime.fingerprint}",
             hint="Restore the SQL, give the changed view a new name, or run it in another data directory.",
-            committed=_standing(commit),
+            committed=committed,
         )
 
 

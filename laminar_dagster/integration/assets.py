@@ -54,14 +54,32 @@ def view_spec(plan: Plan) -> dg.AssetSpec:
     return dg.AssetSpec(
         query.view,
         deps=[entry.source.name for entry in query.inputs],
-        group_name="views",
+        group_name=query.labels.get("group", "views"),
+        owners=_listed(query.labels.get("owners", "")),
+        tags=dict(_tag(entry) for entry in _listed(query.labels.get("tags", ""))),
         kinds={"spark", "deltalake"},
         code_version=fingerprint(plan),
-        description=f"```sql\n{query.sql.strip()}\n```\n\n```\n{explain(plan)}\n```",
+        description=_description(plan),
         metadata={
             "dagster/column_schema": _columns([(named.name, str(named.expression.type)) for named in query.output])
         },
     )
+
+
+def _listed(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
+
+
+def _tag(entry: str) -> tuple[str, str]:
+    name, _, value = entry.partition("=")
+    return name.strip(), value.strip()
+
+
+def _description(plan: Plan) -> str:
+    """What the view's own `description` says, then its SQL and its plan."""
+    said = plan.query.labels.get("description")
+    parts = [f"```sql\n{plan.query.sql.strip()}\n```", f"```\n{explain(plan)}\n```"]
+    return "\n\n".join([said, *parts] if said else parts)
 
 
 def view_asset(plan: Plan, project: Project, open_session: OpenSession) -> dg.AssetsDefinition:

@@ -159,10 +159,6 @@ def _when(key: str, holds: Callable[[Query], bool]) -> Callable[[Query], str | N
     return lambda query: key if holds(query) else None
 
 
-def _window_is(kind: type) -> Callable[[Query], str | None]:
-    return _when("window", lambda query: isinstance(query.window, kind))
-
-
 def _limited(option: str) -> Callable[[Query], str | None]:
     return _when(f"option:{option}", lambda query: getattr(query, option) is not None)
 

@@ -73,7 +73,8 @@ class Hop:
         return self.assign(pane.start)
 
     def __str__(self) -> str:
-        return f"HOP(slide {format_micros(self.slide)}, size {format_micros(self.size)})"
+        shifted = f", offset {format_micros(self.offset)}" if self.offset else ""
+        return f"HOP(slide {format_micros(self.slide)}, size {format_micros(self.size)}{shifted})"
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,7 @@ def read_source_options(statement: SourceStatement, views: Iterable[str]) -> tup
     own = o.CONNECTORS.get(connector, ())
     owner = f"connector {connector}" if view is None else f'view "{view}" as a source'
     values = o.read(statement.options, (*o.COMMON_SOURCE_OPTIONS, *own), owner)
+    _refuse_options_of_another_format(statement, own, values)
     missing = [option.name for option in own if option.required and option.name not in values]
     if missing:
         raise LaminarError(
@@ -103,6 +104,20 @@ def read_source_options(statement: SourceStatement, views: Iterable[str]) -> tup
             hint=f"Add {missing[0]} = '…' to WITH (…).",
         )  # fmt: skip
     return connector, values
+
+
+def _refuse_options_of_another_format(
+    statement: SourceStatement, own: Iterable[o.Option], values: Mapping[str, Any]
+) -> None:
+    """Nothing that is written is without effect: a CSV option says nothing about JSON."""
+    for option in own:
+        if option.only_for is not None and option.name in values and values.get("format") != option.only_for:
+            raise LaminarError(
+                "LMR0301",
+                f"option \"{option.name}\" is for format = '{option.only_for}' alone",
+                where=statement.options[option.name].whole,
+                hint="Leave it out.",
+            )
 
 
 def _field(column: ColumnStatement) -> Field:

@@ -20,6 +20,7 @@ class Option:
     read: Reader
     summary: str
     required: bool = False
+    only_for: str | None = None
 
 
 # --- what a value may be -------------------------------------------------------------------------------------
@@ -107,10 +108,10 @@ CONNECTORS: Mapping[str, tuple[Option, ...]] = {
     "files": (
         Option("path", text, "the directory that files arrive in", required=True),
         Option("format", one_of("json", "csv", "parquet"), "what the files hold", required=True),
-        Option("header", flag, "CSV: whether the first line names the columns"),
-        Option("delimiter", character, "CSV: what stands between two values"),
-        Option("quote", character, "CSV: what a value is quoted with"),
-        Option("null_value", text, "CSV: the text that means NULL"),
+        Option("header", flag, "CSV: whether the first line names the columns", only_for="csv"),
+        Option("delimiter", character, "CSV: what stands between two values", only_for="csv"),
+        Option("quote", character, "CSV: what a value is quoted with", only_for="csv"),
+        Option("null_value", text, "CSV: the text that means NULL", only_for="csv"),
         Option("pattern", text, "which file names to take, as in '*.json'"),
     ),
     "kafka": (

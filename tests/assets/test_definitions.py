@@ -54,6 +54,26 @@ def test_a_view_depends_on_its_sources_and_shows_its_sql_and_plan(project: Proje
     assert "state: a log of partials" in spec.description
 
 
+def test_what_a_view_says_of_itself_is_shown(project: Project) -> None:
+    labels = (
+        "owners = 'team:shop, ana@example.com', tags = 'tier=gold, urgent', group = 'shop', description = 'By minute.'"
+    )
+    views = project.sql / "labelled.sql"
+    views.write_text(
+        "CREATE MATERIALIZED VIEW labelled AS SELECT window_start, COUNT(*) AS n "
+        "FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE) GROUP BY window_start, window_end "
+        f"EMIT FINAL WITH ({labels});"
+    )
+    spec = next(iter(asset_of(project, "labelled").specs))
+    assert list(spec.owners) == ["team:shop", "ana@example.com"]
+    assert {name: value for name, value in spec.tags.items() if not name.startswith("dagster/")} == {
+        "tier": "gold",
+        "urgent": "",
+    }
+    assert spec.group_name == "shop"
+    assert (spec.description or "").startswith("By minute.")
+
+
 def test_a_mistake_in_the_sql_stops_loading_with_the_whole_text(project: Project) -> None:
     broken = project.sql / "sales_per_minute.sql"
     broken.write_text(broken.read_text().replace("SUM(quantity) AS items", "SUM(quantty) AS items"))

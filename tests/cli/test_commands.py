@@ -153,3 +153,40 @@ def test_doctor_says_what_is_wrong_where_there_is_no_java(project: Path) -> None
     found = laminar(project, "doctor", PATH="/nowhere", JAVA_HOME="")
     assert found.returncode == 1
     assert "LMR0501" in found.stdout
+
+
+def test_a_condition_is_one_condition_and_reaches_nothing_but_the_rows(project: Path) -> None:
+    target = project / "stolen.csv"
+    for where in (
+        f"true); COPY (SELECT 1) TO '{target}'; SELECT (1",
+        f"(SELECT count(*) FROM read_csv('{project}/sql/*'))>0",
+    ):
+        found = laminar(project, "show", "per_minute", "--where", where)
+        assert found.returncode == 1
+        assert "LMR0707" in found.stderr
+    assert not target.exists()
+
+
+def test_a_broken_file_of_another_view_does_not_hide_this_one(project: Path) -> None:
+    broken = project / "sql" / "zz.sql"
+    broken.write_text("CREATE NONSENSE;")
+    try:
+        assert "3 of 3 row(s)" in look(project, "show", "per_minute")
+    finally:
+        broken.unlink()
+
+
+def test_a_project_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert "LMR0708" in laminar(tmp_path / "nowhere", "explain", "x").stderr
+
+
+def test_a_view_that_cannot_run_does_not_keep_the_others_from_running(tmp_path: Path, connect_url: str) -> None:
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "1.json").write_text(FIRST[0])
+    broken = SQL.replace("sales", "lost").replace("per_minute", "a_view").replace("'landing'", "'nowhere'")
+    (tmp_path / "sql" / "views.sql").write_text(broken + SQL)
+    found = laminar(tmp_path, "run", LAMINAR_SPARK=connect_url)
+    assert found.returncode == 1
+    assert "error: a_view:" in found.stderr
+    assert "per_minute: 1 epoch(s), 1 rows in" in found.stdout

@@ -76,6 +76,18 @@ def test_the_newest_plan_of_an_epoch_is_the_one_that_counts(tmp_path: Path) -> N
     assert tail.unfinished.processing_time == 2
 
 
+def test_a_cancelled_plan_counts_as_never_made(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "v") as store:
+        store.tail()
+        store.begin(a_plan())
+        store.cancel(a_plan())
+        assert store.tail().unfinished is None
+        store.begin(replace(a_plan(), processing_time=3))
+        again = store.tail().unfinished
+    assert again is not None
+    assert again.processing_time == 3
+
+
 def test_a_second_process_is_told_at_once_that_the_store_is_in_use(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "v"), pytest.raises(StoreBusyError, match="LMR0402"), StoreWriter(tmp_path / "v"):
         pass
