@@ -82,7 +82,7 @@ def _counted(runtime: Runtime, frame: DataFrame, judged: DataFrame | None, count
     """Count in passing: the numbers are there when the frame has been written."""
     observation = observation_for(runtime.spark, f"fates_{runtime.epoch}")
     expr = functions_of(runtime.spark).expr
-    observed = frame.observe(observation, *(expr(sql).alias(name) for name, sql in counts.items()))
+    observed = frame.observe(observation, *(expr(f"{sql} AS {name}") for name, sql in counts.items()))
     return Judged(observed if judged is None else observed.filter("_reason IS NULL"), judged, observation)
 
 

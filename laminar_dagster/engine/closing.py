@@ -82,9 +82,9 @@ def _write_results(runtime: Runtime, finished: DataFrame, now: int, closing: Clo
     expr = functions_of(runtime.spark).expr
     observed = finished.observe(
         observation,
-        expr(f"coalesce(sum(CASE WHEN _reason IS NULL THEN {query.repeats or '1L'} END), 0L)").alias("rows"),
-        expr("count_if(_reason IS NOT NULL AND _reason <> '')").alias("failed"),
-        expr("count(*)").alias("groups"),
+        expr(f"coalesce(sum(CASE WHEN _reason IS NULL THEN {query.repeats or '1L'} END), 0L) AS rows"),
+        expr("count_if(_reason IS NOT NULL AND _reason <> '') AS failed"),
+        expr("count(*) AS groups"),
     )
     good = observed.filter("_reason IS NULL")
     if query.repeats is not None:

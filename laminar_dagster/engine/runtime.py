@@ -71,7 +71,7 @@ class Runtime:
         if not results:
             return frame.select(*keys).distinct()
         expr = functions_of(self.spark).expr
-        return frame.groupBy(*keys).agg(*(expr(sql).alias(name) for name, sql in results.items()))
+        return frame.groupBy(*keys).agg(*(expr(f"{sql} AS {name}") for name, sql in results.items()))
 
     def fit_to(self, rows: int) -> None:
         """Settings for a job over about so many rows.

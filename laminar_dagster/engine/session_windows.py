@@ -53,7 +53,8 @@ class SessionWindows:
         expr = functions_of(runtime.spark).expr
         fragment = expr(f"session_window(_at, '{gap} microseconds')").alias("_fragment")
         made = prepared.groupBy(fragment, *plan.layout.key_columns).agg(
-            expr("count(*)").alias("_rows"), *(expr(sql).alias(name) for name, sql in partial_expressions(plan).items())
+            expr("count(*)").alias("_rows"),
+            *(expr(f"{sql} AS {name}") for name, sql in partial_expressions(plan).items()),
         )
         bounds = ["unix_micros(_fragment.start) AS pane_start", "unix_micros(_fragment.end) AS pane_end"]
         columns = [*plan.layout.key_columns, *plan.layout.partial_columns]
@@ -120,7 +121,7 @@ class SessionWindows:
         expr = functions_of(runtime.spark).expr
         merged = open_ones.groupBy(*keys).agg(
             expr("min(pane_start)").alias("pane_start"),
-            *(expr(sql).alias(name) for name, sql in merge_expressions(plan).items()),
+            *(expr(f"{sql} AS {name}") for name, sql in merge_expressions(plan).items()),
         )
         columns = [KEY_HASH, *plan.layout.key_columns, *plan.layout.partial_columns]
         frame = merged.selectExpr("pane_start", "window_end AS pane_end", *columns)
