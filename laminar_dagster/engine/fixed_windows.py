@@ -46,7 +46,8 @@ class FixedWindows:
         due = frozenset(window for window in timers if until is not None and window.end <= until)
         files = [file for file in [*pinned, *fresh] if _holds(file, due)]
         rows = sum(file.rows for file in files)
-        runtime.fit_to(rows)
+        if due:
+            runtime.fit_to(rows)
         return Closing(
             merged=merged_windows(runtime, files, due) if due else None,
             rows=rows * windows_per_pane(runtime.plan.query),

@@ -63,19 +63,26 @@ def _with_block(panes: DataFrame, size: int, offset: int) -> DataFrame:
 
 def _prefixes(runtime: Runtime, blocks: DataFrame) -> DataFrame:
     """All of a block up to each pane, for windows that end in `(_from, _reaches]`."""
-    by = ", ".join([*runtime.plan.layout.key_columns, "_block"])
-    order = f"PARTITION BY {by} ORDER BY pane_start"
-    merges = _running(runtime, f"({order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)")
+    order = _by_pane(runtime)
     bounds = ["pane_start AS _from", f"coalesce(lead(pane_start) OVER ({order}), _block_end) AS _reaches"]
-    return blocks.selectExpr(*bounds, "_block", "_block_end", *runtime.plan.layout.key_columns, *merges)
+    return _merged_along(runtime, blocks, order, bounds)
 
 
 def _suffixes(runtime: Runtime, blocks: DataFrame) -> DataFrame:
     """All of a block from each pane on, for windows that begin in `(_from, pane_start]`."""
-    by = ", ".join([*runtime.plan.layout.key_columns, "_block"])
-    order = f"PARTITION BY {by} ORDER BY pane_start"
-    merges = _running(runtime, f"({order} DESC ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)")
+    order = _by_pane(runtime)
     bounds = ["pane_start", f"coalesce(lag(pane_start) OVER ({order}), _block - 1L) AS _from"]
+    return _merged_along(runtime, blocks, f"{order} DESC", bounds)
+
+
+def _by_pane(runtime: Runtime) -> str:
+    by = ", ".join([*runtime.plan.layout.key_columns, "_block"])
+    return f"PARTITION BY {by} ORDER BY pane_start"
+
+
+def _merged_along(runtime: Runtime, blocks: DataFrame, order: str, bounds: list[str]) -> DataFrame:
+    """Each pane with the merge of all panes of its block before it in this order, and its own."""
+    merges = _running(runtime, f"({order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)")
     return blocks.selectExpr(*bounds, "_block", "_block_end", *runtime.plan.layout.key_columns, *merges)
 
 

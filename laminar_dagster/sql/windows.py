@@ -240,9 +240,6 @@ class WindowUse:
     windowing: Windowing | None
     rows: Scope
 
-    def handles(self, name: str) -> bool:
-        return is_window_word(name)
-
     def resolve(self, r: Resolver, node: Any) -> Expression:
         name = node.name.lower()
         bound = WINDOW_START if name == "time_bucket" else BOUND_FUNCTIONS.get(name, ("", None))[1]
