@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.workloads import LAG_SECONDS, VIEW, Workload, view_sql
-from laminar_dagster.engine.run import RunOptions, open_view
+from benchmarks.workloads import VIEW, Workload, view_sql
+from laminar_dagster.engine.run import RunOptions, ViewRun, open_view
+from laminar_dagster.engine.runtime import Told
 from laminar_dagster.plan.build import plan_script
 
 if TYPE_CHECKING:
@@ -20,10 +23,15 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 @dataclass(frozen=True)
 class Tick:
-    """One micro-batch: how long it took, and how many groups were open after it (where that is known)."""
+    """One micro-batch: how long it took, and how many groups were open after it (where that is known).
+
+    Ours also says what it counted, and how long each step of the epoch took.
+    """
 
     seconds: float
     open_groups: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    steps: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -34,18 +42,34 @@ class Outcome:
     output: Path
 
 
-def run_ours(spark: SparkSession, workload: Workload, source: Path, kind: str, data: Path) -> Outcome:
-    """One epoch per commit; the time is that of `step`, compaction included."""
+ONE_COMMIT = RunOptions(max_rows=1, max_files=1)
+
+
+@contextmanager
+def opened(
+    spark: SparkSession, workload: Workload, source: Path, kind: str, data: Path, options: RunOptions = ONE_COMMIT
+) -> Iterator[ViewRun]:
+    """The workload's view; each of its epochs takes one commit."""
     (plan,) = plan_script(view_sql(workload, source, kind))
+    with open_view(plan, spark, project=source, data=data, options=options) as view:
+        yield view
+
+
+def timed_step(view: ViewRun, told: Told | None = None) -> Tick | None:
+    """One epoch, compaction included; None when there is nothing to do. `told`: where the watermark goes."""
+    start = perf_counter()
+    commit = view.step(told)
+    seconds = perf_counter() - start
+    return None if commit is None else Tick(seconds, counts=commit.counts, steps=dict(view.runtime.seconds))
+
+
+def run_ours(spark: SparkSession, workload: Workload, source: Path, kind: str, data: Path) -> Outcome:
+    """One epoch per commit; the time is that of `step`."""
     ticks: list[Tick] = []
-    with open_view(plan, spark, project=source, data=data, options=RunOptions(max_rows=1, max_files=1)) as view:
-        while True:
-            start = perf_counter()
-            commit = view.step()
-            if commit is None:
-                break
-            if commit.counts["rows_in"]:
-                ticks.append(Tick(perf_counter() - start))
+    with opened(spark, workload, source, kind, data) as view:
+        while (tick := timed_step(view)) is not None:
+            if tick.counts["rows_in"]:
+                ticks.append(tick)
     return Outcome(ticks, data / VIEW / "output")
 
 
@@ -77,10 +101,9 @@ def _stream(spark: SparkSession, source: Path, kind: str) -> DataFrame:
 def _windowed(events: DataFrame, workload: Workload) -> DataFrame:
     from pyspark.sql import functions as f
 
-    window = f.window("event_time", f"{workload.window_seconds} seconds")
     totals = (
-        events.withWatermark("event_time", f"{LAG_SECONDS} seconds")
-        .groupBy(window, "k")
+        events.withWatermark("event_time", f"{workload.lag_seconds} seconds")
+        .groupBy(workload.window.column().alias("window"), "k")
         .agg(f.count("*").alias("n"), f.sum("amount").alias("total"))
     )
     return totals.select(

@@ -6,53 +6,86 @@ import os
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pyspark.sql import Column
+
 SEED = 20_240_101
 LAG_SECONDS = 10
 DISORDER_SECONDS = 5  # below the lag: no row is late, so both sides have the same rows to count
 BEGIN = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp())
 MICROS = 1_000_000
+# Event times are multiples of this many microseconds, a prime. So no two rows are just a session's gap apart, unless
+# the gap is a multiple of 1,009 seconds: there Spark begins a new session, and here (as in Flink) the old one goes on.
+GRAIN = 1_009
 VIEW = "totals"
 
 
 @dataclass(frozen=True)
+class Windows:
+    """Tumbling windows, hopping ones where there is a slide, or sessions, whose `seconds` are the gap."""
+
+    kind: str
+    seconds: int
+    slide: int = 0
+
+    @property
+    def sql(self) -> str:
+        lengths = [self.slide, self.seconds] if self.kind == "hop" else [self.seconds]
+        arguments = ", ".join(f"INTERVAL '{length}' SECOND" for length in lengths)
+        return f"{self.kind.upper()}(events, event_time, {arguments})"
+
+    def column(self) -> Column:
+        """The same windows for Structured Streaming."""
+        from pyspark.sql import functions as f
+
+        if self.kind == "session":
+            return f.session_window("event_time", f"{self.seconds} seconds")
+        return f.window("event_time", f"{self.seconds} seconds", f"{self.slide or self.seconds} seconds")
+
+
+def tumble(seconds: int) -> Windows:
+    return Windows("tumble", seconds)
+
+
+def hop(slide: int, seconds: int) -> Windows:
+    return Windows("hop", seconds, slide)
+
+
+def session(gap: int) -> Windows:
+    return Windows("session", gap)
+
+
+@dataclass(frozen=True)
 class Workload:
-    """`batches` commits of `rows` rows, each a `window / batches_per_window` long stretch of event time."""
+    """`batches` commits of `rows` rows, each `span` seconds of event time, or a `batches_per_window`th of a window."""
 
     name: str
     rows: int
     keys: int
-    window_seconds: int
+    window: Windows
     batches: int
-    batches_per_window: int
-    target: float
+    target: float = 0.0
+    batches_per_window: int = 1
+    span: float | None = None
+    lag_seconds: int = LAG_SECONDS
 
     @property
     def span_seconds(self) -> float:
-        return self.window_seconds / self.batches_per_window
+        return self.span or self.window.seconds / self.batches_per_window
 
     def with_batches(self, batches: int) -> Workload:
         """More or fewer commits; a window that takes the whole run to fill goes on doing so."""
         fills = self.batches_per_window > 1
         per_window = max(1, batches - (self.batches - self.batches_per_window)) if fills else 1
         return replace(self, batches=batches, batches_per_window=per_window)
-
-
-# Of `small` and `medium` every batch closes a window: the dearest case for an engine that keeps partials.
-# `large_state` fills one window with nearly a million groups, then closes it.
-WORKLOADS = {
-    workload.name: workload
-    for workload in (
-        Workload("small", 1_000, 10, 60, batches=30, batches_per_window=1, target=2.5),
-        Workload("medium", 100_000, 10_000, 60, batches=16, batches_per_window=1, target=1.6),
-        Workload("large_state", 200_000, 1_000_000, 3_600, batches=17, batches_per_window=15, target=4.0),
-    )
-}
 
 
 def quick(workload: Workload) -> Workload:
@@ -67,37 +100,52 @@ def events(workload: Workload, batch: int) -> pa.Table:
     random = np.random.default_rng([SEED, batch])
     span, disorder = workload.span_seconds * MICROS, DISORDER_SECONDS * MICROS
     time = batch * span + random.uniform(0, span, workload.rows) - random.uniform(0, disorder, workload.rows)
+    return event_table(random, workload, np.maximum(time, 0))
+
+
+def moment(workload: Workload, second: float, rows: int = 10) -> pa.Table:
+    """A commit of a few rows at one moment, which moves the watermark there and adds next to nothing."""
+    return event_table(np.random.default_rng(SEED), workload, np.full(rows, second * MICROS))
+
+
+def event_table(random: np.random.Generator, workload: Workload, time: NDArray[np.float64]) -> pa.Table:
+    micros = time.astype("int64") // GRAIN * GRAIN + BEGIN * MICROS
     return pa.table(
         {
-            "k": pa.array(random.integers(0, workload.keys, workload.rows), pa.int64()),
-            "amount": pa.array(random.integers(1, 4_000, workload.rows) / 4, pa.float64()),
-            "event_time": pa.array(np.maximum(time, 0).astype("int64") + BEGIN * MICROS, pa.timestamp("us", tz="UTC")),
+            "k": pa.array(random.integers(0, workload.keys, len(time)), pa.int64()),
+            "amount": pa.array(random.integers(1, 4_000, len(time)) / 4, pa.float64()),
+            "event_time": pa.array(micros, pa.timestamp("us", tz="UTC")),
         }
     )
 
 
 def write_source(workload: Workload, folder: Path, source: str) -> None:
-    """One Parquet file per commit, with times that put them in order; `delta`: the same as a table's versions."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """All commits of a workload."""
     for batch in range(workload.batches):
-        if source == "delta":
-            write_deltalake(str(folder), events(workload, batch), mode="append")
-            continue
-        path = folder / f"{batch:06d}.parquet"
-        pq.write_table(events(workload, batch), path)
-        os.utime(path, (BEGIN + batch, BEGIN + batch))
+        write_commit(events(workload, batch), batch, folder, source)
+
+
+def write_commit(rows: pa.Table, number: int, folder: Path, source: str) -> None:
+    """A Parquet file, with a time that puts it in order; `delta`: a version of a table."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if source == "delta":
+        write_deltalake(str(folder), rows, mode="append")
+        return
+    path = folder / f"{number:06d}.parquet"
+    pq.write_table(rows, path)
+    os.utime(path, (BEGIN + number, BEGIN + number))
 
 
 def view_sql(workload: Workload, folder: Path, source: str) -> str:
     connector = "connector = 'delta'" if source == "delta" else "connector = 'files', format = 'parquet'"
     return f"""
         CREATE SOURCE events (k BIGINT, amount DOUBLE, event_time TIMESTAMP,
-            WATERMARK FOR event_time AS event_time - INTERVAL '{LAG_SECONDS}' SECOND
+            WATERMARK FOR event_time AS event_time - INTERVAL '{workload.lag_seconds}' SECOND
         ) WITH ({connector}, path = '{folder}');
 
         CREATE MATERIALIZED VIEW {VIEW} AS
         SELECT window_start, window_end, k, COUNT(*) AS n, SUM(amount) AS total
-        FROM TUMBLE(events, event_time, INTERVAL '{workload.window_seconds}' SECOND)
+        FROM {workload.window.sql}
         GROUP BY window_start, window_end, k
         EMIT ON WINDOW CLOSE
         WITH (sink = 'append');"""

@@ -138,8 +138,8 @@ ABOUT_THE_COMMAND_LINE = """\
 Errors go to standard error, in the form that [errors.md](errors.md) explains, with exit code 1; a command line that
 cannot be read ends with exit code 2.
 
-Commands that only look (`show`, `state`, `explain`) read Delta directly: they need no Java, take no lock and may run
-while a view is being run."""
+Commands that only look (`show`, `changes`, `state`, `explain`) read Delta directly: they need no Java, take no lock and
+may run while a view is being run."""
 
 
 def cli_page() -> str:

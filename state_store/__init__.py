@@ -8,6 +8,7 @@ from state_store.epochs import CommitRow, PlanRow
 from state_store.errors import StoreBusyError, StoreError
 from state_store.format import FORMAT_VERSION
 from state_store.parquet import DataFile
+from state_store.policy import MaintenancePolicy
 from state_store.reader import StoreReader
 from state_store.tables import DeltaDirectory
 from state_store.writer import StoreWriter
@@ -17,6 +18,7 @@ __all__ = [
     "CommitRow",
     "DataFile",
     "DeltaDirectory",
+    "MaintenancePolicy",
     "PlanRow",
     "StoreBusyError",
     "StoreError",

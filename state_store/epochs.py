@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -18,10 +19,12 @@ import pyarrow.parquet as pq
 
 from state_store.format import EPOCH_SCHEMA
 from state_store.parquet import DataFile, write_file
-from state_store.tables import DeltaDirectory
+from state_store.sizes import level
+from state_store.tables import DeltaDirectory, busy
 
 LOG = "laminar/log"
-COMPACT_ABOVE = 128
+COMPACT_ABOVE = 32
+FULL_BYTES = 16 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -55,16 +58,19 @@ class CommitRow:
     tables: Mapping[str, int | None]
     counts: Mapping[str, int]
     seconds: Mapping[str, float] = field(default_factory=dict)
+    carried: Mapping[str, Any] = field(default_factory=dict)
+    maintenance: Mapping[str, Any] = field(default_factory=dict)
     written_at: int = 0
 
 
 @dataclass(frozen=True)
 class Tail:
-    """Where the log ends: the last commit, and the plan after it that has no commit yet."""
+    """Where the log ends: the last commit, the plan after it that has no commit yet, the last maintenance."""
 
     seq: int
     commit: CommitRow | None
     unfinished: PlanRow | None
+    maintenance: Mapping[str, Any] = field(default_factory=dict)
 
 
 _HEAD = ("epoch", "epoch_kind", "run_id", "processing_time", "fingerprint", "watermark")
@@ -75,11 +81,13 @@ class EpochLog:
         self.table = table
 
     def tail(self) -> Tail:
-        seq, newest = 0, None
+        seq, newest, maintained = self.table.landed(LOG) or 0, None, None
         for row in self._newest_first():
-            seq = max(seq, row["seq"])
             if row["kind"] == "commit":
-                return Tail(seq, _commit_row(row), _unfinished(newest))
+                commit = _commit_row(row)
+                return Tail(seq, commit, _unfinished(newest), (maintained or commit).maintenance)
+            if row["kind"] == "maintenance":
+                maintained = maintained or _commit_row(row)
             if row["kind"] in ("plan", "cancel"):
                 newest = newest or row
         return Tail(seq, None, _unfinished(newest))
@@ -96,47 +104,82 @@ class EpochLog:
 
     def commit_of(self, epoch: int) -> CommitRow | None:
         files = [f for f in self.table.files() if f.low["epoch"] <= epoch <= f.high["epoch"]]
-        rows = [row for file in files for row in self._rows(file)]
-        return next((_commit_row(r) for r in rows if r["kind"] == "commit" and r["epoch"] == epoch), None)
+        wanted = [("epoch", "=", epoch), ("kind", "=", "commit")]
+        rows = (row for file in files for row in self._table(file, filters=wanted).to_pylist())
+        return next((_commit_row(row) for row in rows), None)
 
-    def _newest_first(self) -> Any:
-        for file in sorted(self.table.files(), key=lambda f: int(f.high["seq"]), reverse=True):
-            yield from sorted(self._rows(file), key=lambda row: int(row["seq"]), reverse=True)
+    def last_before(self, moment: datetime) -> int | None:
+        """The epoch that was the last committed one at this moment; None if there was none."""
+        for file in self._files_newest_first():
+            if file.low["written_at"] >= moment:
+                continue
+            wanted = [("written_at", "<", moment), ("kind", "=", "commit")]
+            epochs = self._table(file, columns=["epoch"], filters=wanted).column("epoch").to_pylist()
+            if epochs:
+                return int(max(epochs))
+        return None
 
-    def _rows(self, file: DataFile) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = pq.read_table(self.table.root / file.path).to_pylist()
-        return rows
+    def _files_newest_first(self) -> list[DataFile]:
+        return sorted(self.table.files(), key=lambda file: int(file.high["seq"]), reverse=True)
+
+    def _newest_first(self) -> Iterator[dict[str, Any]]:
+        """Row by row; files are opened as they are needed, and hold stretches of the log that do not overlap."""
+        for file in self._files_newest_first():
+            yield from self._table(file).sort_by([("seq", "descending")]).to_pylist()
+
+    def _table(self, file: DataFile, **options: Any) -> pa.Table:
+        return pq.read_table(self.table.root / file.path, partitioning=None, **options)
 
     # --- writing -------------------------------------------------------------------------------------------
 
     def append(self, seq: int, kind: str, row: PlanRow | CommitRow) -> None:
         """Append the row with the next sequence number; StoreBusyError if somebody else was first."""
-        head = {name: getattr(row, name) for name in _HEAD}
-        body = {k: v for k, v in asdict(row).items() if k not in head and k != "written_at"}
-        entry = {
-            **head,
-            "seq": seq,
-            "kind": kind,
-            "written_at": datetime.now(UTC),
-            "processing_time": _moment(row.processing_time),
-            "watermark": None if row.watermark is None else _moment(row.watermark),
-            "body": json.dumps(body, separators=(",", ":")),
-        }
-        file = self._write([entry])
+        if (self.table.landed(LOG) or 0) >= seq:
+            raise busy(self.table.root, f"row {seq} of the log is already there")
+        file = self._write([entry(seq, kind, row)])
         self.table.commit(add=[file], application=LOG, number=seq)
 
     def compact(self, seq: int) -> int:
         """Fold many small files into one; the rows stay as they are. Gives the sequence number now in use."""
-        small = [file for file in self.table.files() if file.rows < COMPACT_ABOVE]
-        if len(small) < COMPACT_ABOVE:
+        files = self._mergeable()
+        if not files:
             return seq
-        rows = sorted((row for file in small for row in self._rows(file)), key=lambda row: int(row["seq"]))
-        self.table.commit(add=[self._write(rows)], remove=small, application=LOG, number=seq + 1)
+        rows = pa.concat_tables([self._table(file) for file in files]).sort_by("seq")
+        merged = write_file(self.table.root, _name(seq + 1), rows)
+        self.table.commit(add=[merged], remove=files, application=LOG, number=seq + 1, same_rows=True)
         return seq + 1
+
+    def _mergeable(self) -> list[DataFile]:
+        """The longest stretch of the log in files of one size, if it is long enough: none overlaps another."""
+        in_order = self._files_newest_first()[::-1] if self.table.file_count >= COMPACT_ABOVE else []
+        small = groupby(in_order, lambda f: level(f.rows, COMPACT_ABOVE) if f.size < FULL_BYTES else None)
+        runs = [list(files) for size, files in small if size is not None]
+        longest = max(runs, key=len, default=[])
+        return longest if len(longest) >= COMPACT_ABOVE else []
 
     def _write(self, rows: Sequence[Mapping[str, Any]]) -> DataFile:
         table = pa.Table.from_pylist(list(rows), schema=EPOCH_SCHEMA)
-        return write_file(self.table.root, f"log-{rows[-1]['seq']:010d}-{uuid.uuid4().hex[:8]}.parquet", table)
+        return write_file(self.table.root, _name(rows[-1]["seq"]), table)
+
+
+def _name(seq: int) -> str:
+    """A file of the log begins with the number that it can get into the log under."""
+    return f"log-{seq:010d}-{uuid.uuid4().hex[:8]}.parquet"
+
+
+def entry(seq: int, kind: str, row: PlanRow | CommitRow) -> dict[str, Any]:
+    """A row as it lies in the log."""
+    head = {name: getattr(row, name) for name in _HEAD}
+    body = {k: v for k, v in asdict(row).items() if k not in head and k != "written_at"}
+    return {
+        **head,
+        "seq": seq,
+        "kind": kind,
+        "written_at": datetime.now(UTC),
+        "processing_time": _moment(row.processing_time),
+        "watermark": None if row.watermark is None else _moment(row.watermark),
+        "body": json.dumps(body, separators=(",", ":")),
+    }
 
 
 def _unfinished(newest: Mapping[str, Any] | None) -> PlanRow | None:
@@ -152,18 +195,25 @@ def _moment(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
-def _micros(moment: datetime | None) -> int | None:
-    return None if moment is None else (moment - _EPOCH) // timedelta(microseconds=1)
+def micros(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    times = {"processing_time": _micros(row["processing_time"]), "watermark": _micros(row["watermark"])}
+    watermark = None if row["watermark"] is None else micros(row["watermark"])
+    times = {"processing_time": micros(row["processing_time"]), "watermark": watermark}
     return {**{name: row[name] for name in _HEAD}, **times, **json.loads(row["body"])}
 
 
 def _plan_row(row: Mapping[str, Any]) -> PlanRow:
-    return PlanRow(**_fields(row))
+    return PlanRow(**_known(PlanRow, _fields(row)))
 
 
 def _commit_row(row: Mapping[str, Any]) -> CommitRow:
-    return CommitRow(**_fields(row), written_at=_micros(row["written_at"]) or 0)
+    return CommitRow(**_known(CommitRow, {**_fields(row), "written_at": micros(row["written_at"])}))
+
+
+def _known(kind: type[PlanRow | CommitRow], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A later version may write more than this one knows."""
+    names = {entry.name for entry in fields(kind)}
+    return {name: value for name, value in values.items() if name in names}

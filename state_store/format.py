@@ -7,15 +7,17 @@ import pyarrow as pa
 FORMAT_VERSION = 1
 FORMAT_KEY = "laminar.formatVersion"
 LOCK_FILE = "_writer.lock"
-CHECKPOINT_INTERVAL = "20"
+# Checkpoints carry removed files as long as this; nobody here reads them, so the checkpoints may be small.
+TABLE_PROPERTIES = {"delta.checkpointInterval": "20", "delta.deletedFileRetentionDuration": "interval 1 day"}
 
 EPOCHS = "epochs"
 PARTIALS = "partials"
 TIMERS = "timers"
 SIDE_OUTPUT = "side_output"
 OUTPUT = "output"
+CHANGELOG = "changelog"
 SOURCE_FILES = "source_files"
-TABLES = (PARTIALS, TIMERS, SOURCE_FILES, SIDE_OUTPUT, OUTPUT)
+TABLES = (PARTIALS, TIMERS, SOURCE_FILES, SIDE_OUTPUT, CHANGELOG, OUTPUT)
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from state_store.errors import StoreBusyError
-from state_store.format import CHECKPOINT_INTERVAL
+from state_store.format import TABLE_PROPERTIES
 from state_store.parquet import DataFile
+
+# Which versions are forgotten is decided by epochs, in vacuum.py; and looking for old ones would slow each commit down.
+HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 
 class DeltaDirectory:
@@ -49,9 +52,14 @@ class DeltaDirectory:
             schema,
             mode="ignore",
             partition_by=list(partition_by),
-            configuration={"delta.checkpointInterval": CHECKPOINT_INTERVAL, **(configuration or {})},
+            configuration={**TABLE_PROPERTIES, **(configuration or {})},
             raise_if_key_not_exists=False,
         )
+
+    @property
+    def file_count(self) -> int:
+        actions = self.actions()
+        return 0 if actions is None else actions.num_rows
 
     def refresh(self) -> None:
         table = self._loaded()
@@ -82,12 +90,25 @@ class DeltaDirectory:
 
     def files(self, version: int | None = None) -> list[DataFile]:
         """The table's files at a version (default: of the snapshot at hand)."""
+        actions = self.at(version).actions()
+        return [] if actions is None else described(actions)
+
+    def paths(self) -> set[str]:
+        actions = self.actions()
+        return set() if actions is None else {unquote(path) for path in actions.column("path").to_pylist()}
+
+    def actions(self) -> pa.Table | None:
+        """What the log says of each file, as columns: quick also where there are many files."""
         table = self._loaded()
-        if table is None:
-            return []
-        if version is not None and version != table.version():
-            table = DeltaTable(str(self.root), version=version)
-        return [_data_file(row) for row in pa.table(table.get_add_actions(flatten=True)).to_pylist()]
+        return None if table is None else pa.table(table.get_add_actions(flatten=True))
+
+    def at(self, version: int | None) -> DeltaDirectory:
+        """The table as it was at a version; None: the snapshot at hand."""
+        if version is None or version == self.version or not self.exists:
+            return self
+        earlier = DeltaDirectory(self.root)
+        earlier._table = DeltaTable(str(self.root), version=version)
+        return earlier
 
     def files_at(self, version: int | None) -> list[DataFile]:
         """The files at a pinned version; None pins that there was no table yet."""
@@ -97,25 +118,42 @@ class DeltaDirectory:
         return [str(self.root / file.path) for file in files]
 
     def commit(
-        self, *, add: Sequence[DataFile] = (), remove: Sequence[DataFile] = (), application: str, number: int
+        self,
+        *,
+        add: Sequence[DataFile] = (),
+        remove: Sequence[DataFile] = (),
+        application: str,
+        number: int,
+        same_rows: bool = False,
+        not_after: str | None = None,
+        also: Mapping[str, int] | None = None,
     ) -> int:
         """Add and remove files in one version, unless `application` already committed `number`.
 
-        Two writers that race for one number: the second gets StoreBusyError, and its files stay out of the table.
+        Two writers that race for one number: the second gets StoreBusyError, and its files stay out of the table. So
+        does one that has not seen the last commit of the application `not_after`. `same_rows` tells those who follow
+        the table that its rows only moved. `also` are numbers of further applications that the version carries.
         """
         table = self._loaded()
         assert table is not None, f"the table was not created: {self.root}"
         landed = table.transaction_version(application)
         if landed is not None and landed >= number:
             return table.version()
-        actions: list[AddAction | RemoveAction] = [*map(_add_action, add), *map(_remove_action, remove)]
+        changes = not same_rows
+        actions: list[AddAction | RemoveAction] = [_add_action(file, changes) for file in add]
+        actions += [_remove_action(file, changes) for file in remove]
+        numbers = {application: number, **({} if not_after is None else {not_after: self.landed(not_after)})}
+        numbers |= also or {}
         try:
             table.create_write_transaction(
                 actions,
                 "append",
                 table.schema(),
                 partition_by=table.metadata().partition_columns,
-                commit_properties=CommitProperties(app_transactions=[Transaction(application, number)]),
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(name, taken) for name, taken in numbers.items() if taken is not None]
+                ),
+                post_commithook_properties=HOOKS,
             )
         except CommitFailedError as conflict:
             raise busy(self.root, str(conflict)) from conflict
@@ -132,19 +170,23 @@ def busy(root: Path, detail: str) -> StoreBusyError:
     )
 
 
-def _add_action(file: DataFile) -> AddAction:
+def _add_action(file: DataFile, changes: bool) -> AddAction:
     return AddAction(
         path=file.path,
         size=file.size,
         partition_values=file.partition,
         modification_time=int(time.time() * 1000),
-        data_change=True,
+        data_change=changes,
         stats=file.stats(),
     )
 
 
-def _remove_action(file: DataFile) -> RemoveAction:
-    return RemoveAction(file.path, True, int(time.time() * 1000), file.size, file.partition)
+def _remove_action(file: DataFile, changes: bool) -> RemoveAction:
+    return RemoveAction(file.path, changes, int(time.time() * 1000), file.size, file.partition)
+
+
+def described(actions: pa.Table) -> list[DataFile]:
+    return [_data_file(row) for row in actions.to_pylist()]
 
 
 def _data_file(row: dict[str, Any]) -> DataFile:

@@ -6,15 +6,17 @@ import contextlib
 import fcntl
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 
 from state_store import format as f
-from state_store.epochs import CommitRow, EpochLog, PlanRow, Tail, claimed
+from state_store.epochs import LOG, CommitRow, EpochLog, PlanRow, Tail, claimed, micros
 from state_store.parquet import DataFile
 from state_store.reader import check_format
 from state_store.tables import DeltaDirectory, busy
@@ -38,6 +40,8 @@ class StoreWriter:
         self.after_write = after_write
         self._tables: dict[str, DeltaDirectory] = {}
         self.seq = 0
+        self.last: CommitRow | None = None
+        self.maintenance: Mapping[str, Any] = {}
 
     def __enter__(self) -> StoreWriter:
         self.root.mkdir(parents=True, exist_ok=True)
@@ -71,7 +75,7 @@ class StoreWriter:
     def tail(self) -> Tail:
         """Where the log ends; from here on this writer expects to append the next row."""
         tail = self.log.tail()
-        self.seq = tail.seq
+        self.seq, self.last, self.maintenance = tail.seq, tail.commit, tail.maintenance
         return tail
 
     def versions(self, names: Sequence[str]) -> dict[str, int | None]:
@@ -93,8 +97,11 @@ class StoreWriter:
 
     def finish(self, commit: CommitRow) -> None:
         """The epoch has happened."""
-        self._append("commit", commit)
-        self.seq = self.log.compact(self.seq)
+        self.last = replace(commit, maintenance=self.maintenance)
+        self._append("commit", self.last)
+        before, self.seq = self.seq, self.log.compact(self.seq)
+        if self.seq != before:
+            self.after_write("log compaction")
 
     def _append(self, kind: str, row: PlanRow | CommitRow) -> None:
         self.log.append(self.seq + 1, kind, row)
@@ -119,11 +126,65 @@ class StoreWriter:
         self.after_write(f"{name} commit")
         return version
 
-    def replace(self, name: str, epoch: int, *, add: Sequence[DataFile], remove: Sequence[DataFile]) -> int:
-        """Put merged files in the place of those they were merged from."""
-        version = self.table(name).commit(add=add, remove=remove, application=COMPACTION_APPLICATION, number=epoch)
+    # --- maintenance ---------------------------------------------------------------------------------------
+
+    @property
+    def readable(self) -> Mapping[str, int]:
+        """Table to the oldest epoch that it can be read at; tables of which nothing is forgotten may be missing."""
+        return dict(self.maintenance.get("readable", {}))
+
+    def merge_name(self, name: str) -> str:
+        """What files of the table's next merge begin with: the number that they can get into the table under."""
+        return f"m{self._next_merge(name):010d}-{uuid.uuid4().hex[:8]}"
+
+    def _next_merge(self, name: str) -> int:
+        return (self.table(name).landed(COMPACTION_APPLICATION) or 0) + 1
+
+    def replace(
+        self,
+        name: str,
+        *,
+        add: Sequence[DataFile],
+        remove: Sequence[DataFile],
+        same_rows: bool = False,
+        also: Mapping[str, int] | None = None,
+    ) -> int:
+        """Put merged files in the place of those they were merged from; not if another run has taken over."""
+        self._require_turn()
+        version = self.table(name).commit(
+            add=add,
+            remove=remove,
+            application=COMPACTION_APPLICATION,
+            number=self._next_merge(name),
+            same_rows=same_rows,
+            not_after=EPOCH_APPLICATION,
+            also=also,
+        )
+        self.maintenance = {
+            **self.maintenance,
+            "compaction": {"epoch": self.last.epoch if self.last else 0, "table": name, "files": len(remove)},
+        }
         self.after_write(f"{name} compaction")
         return version
+
+    def _require_turn(self) -> None:
+        log = self.table(f.EPOCHS)
+        log.refresh()
+        if log.landed(LOG) != self.seq:
+            raise busy(self.root, f"the log has gone on to row {log.landed(LOG)}")
+
+    def forget(self, readable: Mapping[str, int], *, files: int, size: int, left: int) -> None:
+        """Write down what can be read from now on, and how much is about to be deleted."""
+        assert self.last is not None, "nothing is committed"
+        vacuum = {
+            "epoch": self.last.epoch,
+            "at": micros(datetime.now(UTC)),
+            "files": files,
+            "bytes": size,
+            "left": left,
+        }
+        self.maintenance = {**self.maintenance, "readable": dict(readable), "vacuum": vacuum}
+        self._append("maintenance", replace(self.last, run_id=self.run_id, maintenance=self.maintenance))
 
 
 def _locked(root: Path) -> IO[str]:

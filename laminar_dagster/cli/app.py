@@ -7,9 +7,11 @@ from importlib.metadata import version
 
 import typer
 
+from laminar_dagster.cli.changes import changes
 from laminar_dagster.cli.conform import conform
 from laminar_dagster.cli.doctor import doctor
 from laminar_dagster.cli.explain import explain
+from laminar_dagster.cli.maintain import maintain
 from laminar_dagster.cli.run import run
 from laminar_dagster.cli.show import show
 from laminar_dagster.cli.spark import spark_app
@@ -24,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Streaming SQL views as bounded Spark micro-batches over Delta: exactly once, and nothing runs between ticks.",
 )
-for command in (run, show, state, explain, conform, doctor):
+for command in (run, show, changes, state, explain, maintain, conform, doctor):
     app.command()(command)
 app.add_typer(spark_app, name="spark")
 

@@ -49,7 +49,14 @@ def run(
 
     found = project_of(project, data)
     plans = [found.plan(view) for view in views] if views else list(found.plans())
-    options = RunOptions(max_rows, max_files, max_epochs, replan=replan, after_write=crash_point_from_environment())
+    options = RunOptions(
+        max_rows,
+        max_files,
+        max_epochs,
+        replan=replan,
+        after_write=crash_point_from_environment(),
+        maintenance=found.maintenance,
+    )
     console = Console(stderr=True)
     with console.status("starting Spark"):
         session = open_session(found.spark_settings(spark))

@@ -62,7 +62,20 @@ def snapshot(plan: Plan, reader: StoreReader, commit: CommitRow) -> dict[str, An
         ],
         "open_windows": open_windows(plan.query, reader, commit),
         "tables": reader.sizes(commit),
+        "maintenance": maintenance(reader),
         "counts": dict(commit.counts),
+    }
+
+
+def maintenance(reader: StoreReader) -> dict[str, Any]:
+    """From which epoch on each table can be read, and what was merged and deleted last."""
+    told = reader.tail().maintenance
+    vacuum = told.get("vacuum")
+    return {
+        "oldest_epoch": max(reader.oldest(name) for name in f.TABLES),
+        "readable": {name: reader.oldest(name) for name in f.TABLES},
+        "compaction": told.get("compaction"),
+        "vacuum": None if vacuum is None else {**vacuum, "at": to_iso(vacuum["at"])},
     }
 
 
@@ -150,10 +163,27 @@ def _print_state(view: str, content: dict[str, Any], limit: int) -> None:
         windows.add_row(*cells)
     console.print(windows)
     console.print(f"{len(content['open_windows'])} open window(s)\n")
-    tables = _table("table", "files", "rows", "size")
+    tables = _table("table", "files", "rows", "size", "files on disk", "size on disk")
     for name, size in content["tables"].items():
-        tables.add_row(name, str(size["files"]), str(size["rows"]), sized(size["bytes"]))
+        numbers = (str(size["files"]), str(size["rows"]), sized(size["bytes"]))
+        tables.add_row(name, *numbers, str(size["disk_files"]), sized(size["disk_bytes"]))
     console.print(tables)
+    for line in _maintenance_lines(content["maintenance"]):
+        console.print(line)
+
+
+def _maintenance_lines(told: dict[str, Any]) -> list[str]:
+    compaction, vacuum = told["compaction"], told["vacuum"]
+    results = told["readable"][f.OUTPUT]
+    lines = [f"can be read as of epoch {told['oldest_epoch']} and later; the output as of epoch {results} and later"]
+    if compaction is not None:
+        lines.append(
+            f"last merge: {compaction['files']} files of {compaction['table']}, after epoch {compaction['epoch']}"
+        )
+    if vacuum is not None:
+        gone = f"{vacuum['files']} files, {sized(vacuum['bytes'])}"
+        lines.append(f"last vacuum: {gone}, after epoch {vacuum['epoch']} at {_short(vacuum['at'])}")
+    return lines
 
 
 def _print_history(entries: list[dict[str, Any]]) -> None:

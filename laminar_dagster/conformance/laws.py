@@ -21,7 +21,7 @@ def data_columns(row: Row) -> dict[str, Any]:
 def rows_are_unique(query: Query) -> bool:
     """Whether the output shows every group's identity, so that no two results can look the same."""
     shown = {named.expression.name for named in query.output if isinstance(named.expression, Column)}
-    if query.repeats is not None or (not query.keys and not query.aggregates):
+    if query.repeats is not None or not query.is_grouped:
         return False
     keys = all(f"k{position}" in shown for position in range(len(query.keys)))
     bounds = {WINDOW_START, WINDOW_END} if isinstance(query.window, Cumulate) else {WINDOW_START}

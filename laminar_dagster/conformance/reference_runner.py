@@ -76,7 +76,7 @@ class _View:
         self.changes += self._changelog(result)
         self.side_output += [_entry(entry) for entry in result.side_output]
         handed_on = [*result.rows, *({**c.row, "_weight": c.weight} for c in result.changes)]
-        return [Commit(self.name, handed_on)] if handed_on else []
+        return [Commit(self.name, handed_on, result.watermark)]
 
     def _changelog(self, result: EpochResult) -> list[Row]:
         return [

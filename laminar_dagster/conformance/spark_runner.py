@@ -21,7 +21,7 @@ from laminar_dagster.engine.sources.memory import MemoryConnector
 from laminar_dagster.plan.build import plan_script
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import Source
-from state_store import StoreReader
+from state_store import MaintenancePolicy, StoreReader
 from state_store import format as f
 
 if TYPE_CHECKING:
@@ -33,9 +33,16 @@ class SparkRunner:
 
     name = "spark"
 
-    def __init__(self, session: Callable[[], SparkSession], *, crash: bool = False) -> None:
+    def __init__(
+        self,
+        session: Callable[[], SparkSession],
+        *,
+        crash: bool = False,
+        maintenance: MaintenancePolicy | None = None,
+    ) -> None:
         self._session = session
         self._crash = crash
+        self._maintenance = maintenance or MaintenancePolicy()
         self._root = Path(tempfile.mkdtemp(prefix="laminar-case-"))
         self._plans: tuple[Plan, ...] = ()
         self._order = 0
@@ -57,7 +64,7 @@ class SparkRunner:
         writes = 1
         while True:
             hook = raising_after(writes) if self._crash else (lambda _: None)
-            options = RunOptions(now=lambda: now, after_write=hook)
+            options = RunOptions(now=lambda: now, after_write=hook, maintenance=self._maintenance)
             try:
                 run_view(plan, self._session(), project=self._root, data=self._root / "data", options=options)
                 return
@@ -72,11 +79,12 @@ class SparkRunner:
         reader = StoreReader(self._root / "data" / view)
         commit = reader.commit() if reader.exists else None
         rows = [] if commit is None else _rows(reader, f.OUTPUT, commit)
+        changes = [] if commit is None else _rows(reader, f.CHANGELOG, commit)
         aside = [] if commit is None else _rows(reader, f.SIDE_OUTPUT, commit)
         return Observed(
             table=rows,
-            rows=rows,
-            changes=[],
+            rows=rows if plan.query.emit.append_only else [],
+            changes=changes,
             side_output=[self._side_entry(entry) for entry in aside],
             watermark=None if commit is None else commit.watermark,
             unique=rows_are_unique(plan.query),
@@ -100,5 +108,5 @@ class SparkRunner:
 def _rows(reader: StoreReader, table: str, commit: Any) -> list[Row]:
     """A table's rows in the order of their epochs, values as the engine holds them."""
     rows = reader.read(table, commit).to_pylist()
-    ordered = sorted(rows, key=lambda row: int(row["_epoch"]))
+    ordered = sorted(rows, key=lambda row: (int(row["_epoch"]), int(row.get("_seq", 0))))
     return [{name: engine_value(value) for name, value in row.items()} for row in ordered]

@@ -57,7 +57,7 @@ def set_aside(runtime: Runtime, batch: Batch, progress: Progress, pinned: Sequen
     if shares_panes(query):
         frame = frame.selectExpr("*", f"{_hidden(runtime, can_be_late)} AS {HIDDEN}")
     if can_be_late and isinstance(query.window, Session):
-        without_key = _verdict(query, batch, None, _key_failures(query))
+        without_key = _verdict(query, batch, None, _key_failures(query) if runtime.plan.session_keys else [])
         sound = frame.selectExpr("*", f"{without_key} AS _unsound")
         frame = with_session_lateness(runtime, sound, pinned)
     reason = _reason(query, batch, _late_sql(query) if can_be_late else None)
@@ -226,6 +226,8 @@ def _bigint(value: int | None) -> str:
 
 def _window_of_row(query: Query) -> tuple[str, str]:
     """The bounds that an entry shows: of the last window to close of those the row is in."""
+    if query.window is None:
+        return "CAST(NULL AS BIGINT)", "CAST(NULL AS BIGINT)"
     if isinstance(query.window, Session):
         return TIME, f"({TIME} + {query.window.gap}L)"
     return last_start_sql(fixed_window(query), TIME), last_end_sql(fixed_window(query), TIME)

@@ -11,7 +11,9 @@ from laminar_dagster.engine.sources.commits import SourceCommit
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.paths import file_url
 from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT, RAW
+from laminar_dagster.plan.plan import WEIGHT_COLUMN
 from laminar_dagster.semantics.expressions import Column
+from laminar_dagster.semantics.judging import PROCESSING_TIME
 from laminar_dagster.semantics.query import Field, Input
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
 from laminar_dagster.semantics.watermark import CommitTimes
@@ -41,6 +43,7 @@ class Batch:
     commits: tuple[SourceCommit, ...]
     times: tuple[Times, ...]
     frame: DataFrame | None
+    inputs: tuple[Input, ...]
     text: bool
     can_fail: bool
 
@@ -51,9 +54,14 @@ class Batch:
     @property
     def commit_times(self) -> list[CommitTimes]:
         return [
-            CommitTimes(commit.source, times.high, bool(commit.files))
+            CommitTimes(commit.source, self._moved_to(commit, times), bool(commit.files))
             for commit, times in zip(self.commits, self.times, strict=True)
         ]
+
+    def _moved_to(self, commit: SourceCommit, times: Times) -> int | None:
+        """The time that moves the shard's watermark: of its rows, or what a view that is read hands on."""
+        entry = next(entry for entry in self.inputs if entry.source.name == commit.source)
+        return entry.handed_on(commit.watermark) if entry.is_handed_on else times.high
 
     @property
     def spotless(self) -> bool:
@@ -70,7 +78,7 @@ def read(runtime: Runtime, commits: Sequence[SourceCommit], now: int) -> Batch:
     with_rows = [commit for commit in commits if commit.files]
     if not with_rows:
         nothing = tuple(Times(0, None, None, 0, 0) for _ in commits)
-        return Batch(tuple(commits), nothing, None, text=False, can_fail=False)
+        return Batch(tuple(commits), nothing, None, runtime.plan.query.inputs, text=False, can_fail=False)
     inputs = [i for i in runtime.plan.query.inputs if any(c.source == i.source.name for c in with_rows)]
     parts = [_input_frame(runtime, entry, with_rows, now) for entry in inputs]
     frame = parts[0]
@@ -80,7 +88,9 @@ def read(runtime: Runtime, commits: Sequence[SourceCommit], now: int) -> Batch:
     if text:
         frame = frame.persist()
     times = _times(runtime, commits, frame, now)
-    return Batch(tuple(commits), times, frame, text, can_fail=any(_failure(entry) for entry in inputs))
+    return Batch(
+        tuple(commits), times, frame, runtime.plan.query.inputs, text, can_fail=any(_failure(entry) for entry in inputs)
+    )
 
 
 def _is_text(entry: Input) -> bool:
@@ -91,11 +101,12 @@ def _input_frame(runtime: Runtime, entry: Input, commits: Sequence[SourceCommit]
     connector = runtime.connectors[entry.source.name]
     mine = [commit for commit in commits if commit.source == entry.source.name]
     frame = connector.frame(runtime.spark, mine)
-    time = f"unix_micros({value_sql(entry.event_time)})"
+    time = f"{now}L" if entry.event_time == PROCESSING_TIME else f"unix_micros({value_sql(entry.event_time)})"
     skew = entry.source.max_future_skew
     future = "false" if skew is None else f"coalesce({time} > {now + skew}, false)"
     where = "true" if entry.where is None else f"coalesce({value_sql(entry.where)}, false)"
     text = _is_text(entry)
+    weighted = runtime.plan.query.takes_retractions
     return frame.selectExpr(
         *(f"{value_sql(column.expression)} AS {quoted(column.name)}" for column in entry.columns),
         f"{time} AS {TIME}",
@@ -106,6 +117,7 @@ def _input_frame(runtime: Runtime, entry: Input, commits: Sequence[SourceCommit]
         *(f"{name if text else 'CAST(NULL AS STRING)'} AS {name}" for name in (FAULT, DETAIL)),
         f"{_original(connector.fields(), text)} AS _original",
         f"'{entry.source.name}' AS _source",
+        *([f"{WEIGHT_COLUMN if entry.source.takes_retractions else '1L'} AS {WEIGHT_COLUMN}"] if weighted else []),
         FILE,
     )
 

@@ -8,8 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.batch import JSON_OPTIONS
-from laminar_dagster.engine.runtime import Runtime
+from laminar_dagster.engine.gap_fill import FILLED, KEPT, fill_gaps
+from laminar_dagster.engine.ranking import rank_sql, ranked
+from laminar_dagster.engine.runtime import Carried, Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
+from laminar_dagster.engine.shown import bounds_sql
 from laminar_dagster.engine.side_output import side_output_columns
 from laminar_dagster.engine.writing import partition_folder, write_frame
 from laminar_dagster.plan.plan import key_column, partial_column
@@ -41,8 +44,9 @@ class Closing:
     """What the watermark closes in this epoch, and what becomes of the state.
 
     `merged` has one row per (window, key) that is emitted, at most about `rows` of them; `gone` are files of the state
-    that nothing needs any more, `live` those that the epoch adds; `opened` and `closed` are the windows (of sessions:
-    none, they have their timers in the state itself).
+    that nothing needs any more, `live` those that the epoch adds; `opened`, `closed` and `touched` are windows (of
+    sessions: none, they have their timers in the state itself). Where gaps are filled, `merged` also has what closed
+    before, and no window that is filled starts before `filled_from`.
     """
 
     merged: DataFrame | None
@@ -52,16 +56,30 @@ class Closing:
     until: int | None
     opened: frozenset[Window] = frozenset()
     closed: frozenset[Window] = frozenset()
+    touched: frozenset[Window] = frozenset()
+    filled_from: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def starts(self) -> set[int]:
+        """Where emitted windows begin. All that are filled lie between the least and the greatest of these."""
+        back = set() if self.filled_from is None else {self.filled_from}
+        return {window.start for window in self.closed} | back
 
 
 @dataclass(frozen=True)
 class Emitted:
+    """What an epoch shows: files that the output gains and loses, the changelog's, the groups that have no result."""
+
     output: list[DataFile]
     failures: list[DataFile]
+    replaced: list[DataFile] = field(default_factory=list)
+    changes: list[DataFile] = field(default_factory=list)
     rows: int = 0
     failed: int = 0
     groups: int = 0
+    filled: int = 0
+    carried: Carried = field(default_factory=Carried)
 
 
 def closed_until(query: Query, watermark: int | None) -> int | None:
@@ -73,34 +91,47 @@ def emit(runtime: Runtime, closing: Closing, now: int) -> Emitted:
     """The results of what closes, as files of the output; groups without a result to the side."""
     if closing.merged is None:
         return Emitted([], [])
-    return _write_results(runtime, finish(runtime.plan.query, closing.merged), now, closing)
+    query = runtime.plan.query
+    return _write_results(runtime, ranked(query, finish(query, closing.merged)), now, closing)
 
 
 def _write_results(runtime: Runtime, finished: DataFrame, now: int, closing: Closing) -> Emitted:
     query = runtime.plan.query
     observation = observation_for(runtime.spark, f"results_{runtime.epoch}")
     expr = functions_of(runtime.spark).expr
-    observed = finished.observe(
-        observation,
-        expr(f"coalesce(sum(CASE WHEN _reason IS NULL THEN {query.repeats or '1L'} END), 0L) AS rows"),
-        expr("count_if(_reason IS NOT NULL AND _reason <> '') AS failed"),
-        expr("count(*) AS groups"),
-    )
+    observed = finished.observe(observation, *(expr(f"{sql} AS {name}") for name, sql in _measures(query).items()))
     good = observed.filter("_reason IS NULL")
     if query.repeats is not None:
         good = good.selectExpr("*", f"explode(sequence(1L, {query.repeats})) AS _copy")
+    if query.ranking is not None:
+        good = good.selectExpr("*", rank_sql(query))
     files = _write_output(runtime, good.selectExpr(*output_columns(query)), now, closing)
     counts = {name: int(value or 0) for name, value in observation.get.items()}
     keeps = counts["failed"] and query.side_output.keeps("error")
-    failures = _write_failures(runtime, finished, now, counts["failed"]) if keeps else []
-    return Emitted(files, failures, counts["rows"], counts["failed"], counts["groups"])
+    failures = write_failures(runtime, finished, now, counts["failed"]) if keeps else []
+    return Emitted(
+        files, failures, rows=counts["rows"], failed=counts["failed"], groups=counts["groups"],
+        filled=counts.get("filled", 0),
+    )  # fmt: skip
+
+
+def _measures(query: Query) -> dict[str, str]:
+    """What an epoch counts of its results. Groups are those that came to an end; of rows that share their windows,
+    the windows."""
+    measures = {
+        "rows": f"coalesce(sum(CASE WHEN _reason IS NULL THEN {query.repeats or '1L'} END), 0L)",
+        "failed": "count_if(_reason IS NOT NULL AND _reason <> '')",
+        "groups": "count(*)" if query.repeats is None else "size(collect_set(window_start))",
+    }
+    filled = {"filled": f"count_if(_reason IS NULL AND {FILLED})"}
+    return measures if query.gap_fill is None else measures | filled
 
 
 def _write_output(runtime: Runtime, results: DataFrame, now: int, closing: Closing) -> list[DataFile]:
     query = runtime.plan.query
     constants = {"_epoch": Literal(runtime.epoch, BIGINT), "_emitted_at": Literal(now, TIMESTAMP)}
     rows = closing.rows if query.repeats is None else closing.rows * COPIES_GUESSED
-    partitions = {partition_of(window.start, query.partition) for window in closing.closed}
+    partitions = {partition_of(start, query.partition) for start in closing.starts}
     if len(partitions) == 1:
         folder = partition_folder(PARTITION, partitions.pop())
         alone = results.drop(PARTITION)
@@ -120,13 +151,16 @@ def finish(query: Query, merged: DataFrame) -> DataFrame:
     """Merged partials to results `a0`, `a1`, … and, in `_reason`, why a group has none ('': HAVING leaves it out)."""
     columns = ["timestamp_micros(window_start) AS window_start", "timestamp_micros(window_end) AS window_end"]
     columns += [key_column(i) for i in range(len(query.keys))]
+    columns += [] if query.gap_fill is None else [KEPT]
     columns += [f"{_filled(call, call.kernel.finish)} AS {call.id}" for call in query.aggregates]
     columns += [
         f"{_filled(call, call.kernel.overflow)} AS {call.id}_overflow"
         for call in query.aggregates
         if call.kernel.overflow is not None
     ]
-    return merged.selectExpr(*columns).selectExpr("*", f"{_reason(query) or 'CAST(NULL AS STRING)'} AS _reason")
+    results = merged.selectExpr(*columns)
+    whole = results if query.gap_fill is None else fill_gaps(query, results)
+    return whole.selectExpr("*", f"{_reason(query) or 'CAST(NULL AS STRING)'} AS _reason")
 
 
 def _filled(call: AggregateCall, template: str) -> str:
@@ -135,15 +169,16 @@ def _filled(call: AggregateCall, template: str) -> str:
 
 
 def _reason(query: Query) -> str | None:
-    tests: list[str] = []
+    tests = [] if query.live is None else [f"CASE WHEN coalesce({query.live}, 0L) <= 0L THEN '' END"]
     if query.having is not None:
         tests += _overflows(query, query.having)
         own = error_sql(query.having)
         tests += [own] if own else []
         tests.append(f"CASE WHEN NOT coalesce({value_sql(query.having)}, false) THEN '' END")
-    for column in query.output:
-        tests += _overflows(query, column.expression)
-        own = error_sql(column.expression)
+    numbered_by = query.ranking.expressions if query.ranking is not None else ()
+    for expression in (*(column.expression for column in query.output), *numbered_by):
+        tests += _overflows(query, expression)
+        own = error_sql(expression)
         tests += [own] if own else []
     return first_reason(tests)
 
@@ -157,12 +192,13 @@ def _overflows(query: Query, expression: Expression) -> list[str]:
 
 def output_columns(query: Query) -> list[str]:
     columns = [f"{value_sql(column.expression)} AS {quoted(column.name)}" for column in query.output]
+    columns += bounds_sql() if query.has_changelog else []
     truncated = f"date_trunc('{query.partition}', window_start)"
     partition = f"date_format({truncated}, '{PARTITION_FORMATS[query.partition]}') AS {PARTITION}"
     return [*columns, partition]
 
 
-def _write_failures(runtime: Runtime, finished: DataFrame, now: int, rows: int) -> list[DataFile]:
+def write_failures(runtime: Runtime, finished: DataFrame, now: int, rows: int) -> list[DataFile]:
     """One error entry for each group whose result does not fit its type."""
     failed = finished.filter("_reason IS NOT NULL AND _reason <> ''")
     return write_frame(runtime, f.SIDE_OUTPUT, failed.selectExpr(*_failure_columns(runtime, now)), rows=rows)

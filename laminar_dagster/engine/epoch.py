@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from laminar_dagster.engine.aside import Judged, set_aside, write_side_output
 from laminar_dagster.engine.batch import Batch, read
+from laminar_dagster.engine.changelog import write_insertions
 from laminar_dagster.engine.closing import Closing, Emitted, emit
 from laminar_dagster.engine.landing import Folded, land, pinned_commits
 from laminar_dagster.engine.partials import write_partials
-from laminar_dagster.engine.runtime import Clocks, Runtime
+from laminar_dagster.engine.revising import Change
+from laminar_dagster.engine.runtime import TOLD, Clocks, Runtime
+from laminar_dagster.engine.updating import period_passed, update
 from laminar_dagster.engine.window_state import WindowState, state_of
 from laminar_dagster.errors import LaminarError
-from laminar_dagster.semantics.watermark import Progress, progress
+from laminar_dagster.semantics.emission import Moment
+from laminar_dagster.semantics.watermark import Progress, directed, progress
 from laminar_dagster.semantics.windows import Session
 from state_store import CommitRow, DataFile, PlanRow
 from state_store import format as f
@@ -33,20 +38,48 @@ def run_epoch(runtime: Runtime, planned: PlanRow) -> CommitRow:
 def finish_epoch(runtime: Runtime, planned: PlanRow, batch: Batch) -> CommitRow:
     """From the rows at hand to the commit: fold, close, emit, land."""
     now = planned.processing_time
-    clocks = progress(batch.commit_times, planned.watermark, runtime.clocks.shards, runtime.plan.query.policies, now)
+    clocks = clocks_of(runtime, planned, batch)
     state = state_of(runtime.plan.query)
     pinned = runtime.store.table(f.PARTIALS).files_at(planned.tables[f.PARTIALS])
     with runtime.timed("fold"):
         folded = fold(runtime, state, batch, clocks, pinned, now)
     with runtime.timed("close"):
         closing = state.close(runtime, folded.partials, pinned, clocks.watermark)
-        emitted = emit(runtime, closing, now)
+        emitted = emit_results(runtime, planned, state, closing, pinned, folded, clocks)
     with runtime.timed("commit"):
         land(runtime, planned, folded, closing, emitted)
         commit = commit_row(runtime, planned, batch, clocks, folded, closing, emitted)
         runtime.store.finish(commit)
-    advance(runtime, planned, clocks, closing)
+    advance(runtime, planned, clocks, closing, emitted)
     return commit
+
+
+def emit_results(
+    runtime: Runtime,
+    planned: PlanRow,
+    state: WindowState,
+    closing: Closing,
+    pinned: Sequence[DataFile],
+    folded: Folded,
+    clocks: Progress,
+) -> Emitted:
+    """Results once their window closes, or whatever has changed of them, as the strategy has it."""
+    query, now = runtime.plan.query, planned.processing_time
+    if query.waits_for_close:
+        emitted = emit(runtime, closing, now)
+        changes = write_insertions(runtime, emitted.output, now=now) if query.has_changelog else []
+        return replace(emitted, changes=changes)
+    moment = Moment(planned.watermark, clocks.watermark, period_passed(query, runtime.carried, now))
+    change = Change(list(pinned), folded.partials, closing.touched, moment)
+    return update(runtime, planned, state, closing, change)
+
+
+def clocks_of(runtime: Runtime, planned: PlanRow, batch: Batch) -> Progress:
+    """Where the epoch's rows move time to, or where its plan says."""
+    before, shards, now = planned.watermark, runtime.clocks.shards, planned.processing_time
+    if TOLD in planned.sources:
+        return directed(batch.commit_times, before, shards, planned.sources[TOLD], now)
+    return progress(batch.commit_times, before, shards, runtime.plan.query.policies, now)
 
 
 def fold(
@@ -100,6 +133,7 @@ def commit_row(
         "groups_touched": sum(file.rows for file in folded.partials),
         **window_counts(runtime, batch, closing, emitted),
         "rows_out": emitted.rows,
+        **({} if runtime.plan.query.gap_fill is None else {"filled_rows": emitted.filled}),
         "result_errors": emitted.failed,
     }
     return CommitRow(
@@ -113,6 +147,7 @@ def commit_row(
         shards=Clocks(clocks.watermark, clocks.shards).to_json(),
         tables=runtime.store.versions(f.TABLES),
         counts=counts,
+        carried=emitted.carried.to_json(),
         seconds={step: round(seconds, 4) for step, seconds in runtime.seconds.items()},
     )
 
@@ -138,9 +173,10 @@ def session_counts(batch: Batch, closing: Closing, emitted: Emitted) -> dict[str
     }
 
 
-def advance(runtime: Runtime, planned: PlanRow, clocks: Progress, closing: Closing) -> None:
+def advance(runtime: Runtime, planned: PlanRow, clocks: Progress, closing: Closing, emitted: Emitted) -> None:
     """Hand the committed state on to the next epoch of this run."""
     runtime.clocks = Clocks(clocks.watermark, clocks.shards)
+    runtime.carried = emitted.carried
     runtime.timers = (runtime.timers | closing.opened) - closing.closed
     commits = pinned_commits(planned)
     for name, connector in runtime.connectors.items():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +12,9 @@ import pyarrow.parquet as pq
 
 from laminar_dagster.engine.batch import TIME
 from laminar_dagster.engine.closing import Closing, closed_until
-from laminar_dagster.engine.merging import merged_windows, windows_per_pane
+from laminar_dagster.engine.merging import merged_windows, touched_groups, windows_per_pane
 from laminar_dagster.engine.partials import HIDDEN, partial_expressions, prepared_columns, shares_panes
+from laminar_dagster.engine.revising import Change, Revised, chosen
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.window_sql import fixed_window, last_end_sql, pane_end_sql, pane_start_sql
 from laminar_dagster.semantics.windows import Window
@@ -44,6 +47,33 @@ class FixedWindows:
         touched = self._open(runtime, self._windows_in(runtime, fresh))
         timers = runtime.timers | touched
         due = frozenset(window for window in timers if until is not None and window.end <= until)
+        closing = self.take_out(runtime, due, fresh, pinned, until)
+        return replace(closing, opened=touched - runtime.timers, closed=due, touched=touched)
+
+    def revise(self, runtime: Runtime, change: Change) -> Revised:
+        choice = chosen(runtime.plan.query, runtime.timers, change, runtime.carried.waiting)
+        if not choice.windows:
+            return Revised(None, waiting=choice.waiting)
+        files = [file for file in change.files if _holds(file, choice.windows)]
+        parts = [merged_windows(runtime, files, choice.whole)] if choice.whole else []
+        if choice.touched:
+            parts.append(touched_groups(runtime, files, change.fresh, choice.touched))
+        return Revised(
+            merged=reduce(lambda a, b: a.unionByName(b), parts),
+            rows=sum(file.rows for file in files) * windows_per_pane(runtime.plan.query),
+            ends=(min(w.end for w in choice.windows), max(w.end for w in choice.windows)),
+            waiting=choice.waiting,
+        )
+
+    def take_out(
+        self,
+        runtime: Runtime,
+        due: frozenset[Window],
+        fresh: Sequence[DataFile],
+        pinned: Sequence[DataFile],
+        until: int | None,
+    ) -> Closing:
+        """The windows that are due, out of the state: what is emitted of them, and which files stay."""
         files = [file for file in [*pinned, *fresh] if _holds(file, due)]
         rows = sum(file.rows for file in files)
         if due:
@@ -54,8 +84,6 @@ class FixedWindows:
             gone=[file for file in pinned if self._is_closed(runtime, file, until)],
             live=[file for file in fresh if not self._is_closed(runtime, file, until)],
             until=until,
-            opened=touched - runtime.timers,
-            closed=due,
         )
 
     def still_open(self, runtime: Runtime, closed: int | None) -> str:

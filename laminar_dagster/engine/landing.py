@@ -13,6 +13,7 @@ from laminar_dagster.engine.runtime import Runtime, written_schema
 from laminar_dagster.engine.sources.commits import SourceCommit
 from state_store import DataFile, PlanRow
 from state_store import format as f
+from state_store.changelog import EPOCHS
 from state_store.parquet import write_file
 
 
@@ -35,7 +36,9 @@ def land(runtime: Runtime, planned: PlanRow, folded: Folded, closing: Closing, e
     _land_timers(runtime, planned, closing)
     _land_ledger(runtime, planned)
     _land(runtime, f.SIDE_OUTPUT, [*folded.aside, *emitted.failures], [], {}, f.SIDE_OUTPUT_SCHEMA)
-    _land(runtime, f.OUTPUT, emitted.output, [], {PARTITION: pa.string()})
+    _land(runtime, f.CHANGELOG, emitted.changes, [], {EPOCHS: pa.int64()})
+    by = {PARTITION: pa.string()} if runtime.plan.query.window is not None else {}
+    _land(runtime, f.OUTPUT, emitted.output, emitted.replaced, by)
 
 
 def _land(

@@ -29,19 +29,52 @@ def merged_windows(runtime: Runtime, files: Sequence[DataFile], windows: Collect
     return runtime.aggregated(placed, keys, merge_expressions(runtime.plan))
 
 
+def touched_groups(
+    runtime: Runtime, files: Sequence[DataFile], fresh: Sequence[DataFile], windows: Collection[Window]
+) -> DataFrame:
+    """The same, of those groups of the windows that the fresh partials are part of."""
+    new = state_frame(runtime, fresh)
+    state = matching(runtime, state_frame(runtime, files), new, runtime.plan.layout.key_columns)
+    keys = ["window_start", "window_end", *runtime.plan.layout.key_columns]
+    merged = runtime.aggregated(_placed(runtime, state, windows), keys, merge_expressions(runtime.plan))
+    into = _in_each(runtime, new, windows) if shares_panes(runtime.plan.query) else _as_windows(new, windows)
+    return matching(runtime, merged, into, keys)
+
+
+def matching(runtime: Runtime, frame: DataFrame, others: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """The rows that agree with some of the others in these columns, NULL with NULL."""
+    if not columns:
+        return frame
+    wanted = others.selectExpr(*(f"{name} AS _other_{name}" for name in columns)).distinct()
+    same = functions_of(runtime.spark).expr(" AND ".join(f"{name} <=> _other_{name}" for name in columns))
+    return frame.join(wanted.hint("broadcast"), same, "left_semi")
+
+
 def _placed(runtime: Runtime, state: DataFrame, windows: Collection[Window]) -> DataFrame:
     """The state's partials, each under the windows that it is part of."""
     if not shares_panes(runtime.plan.query):
-        return _as_windows(state, windows)
+        return _among(runtime, _as_windows(state, windows), windows)
     if len(windows) <= FEW_WINDOWS:
         return _in_each(runtime, state, windows)
-    seen_by_all = spread(runtime, state.filter(f"{HIDDEN} IS NULL"), windows)
+    seen_by_all = _among(runtime, spread(runtime, state.filter(f"{HIDDEN} IS NULL"), windows), windows)
     hidden_from_some = _in_each(runtime, state.filter(f"{HIDDEN} IS NOT NULL"), windows)
     return seen_by_all.unionByName(hidden_from_some.select(*seen_by_all.columns))
 
 
+def _among(runtime: Runtime, placed: DataFrame, windows: Collection[Window]) -> DataFrame:
+    """Only these windows. Those that close together have no others between them; those that changed may."""
+    if runtime.plan.query.waits_for_close:
+        return placed
+    return matching(runtime, placed, _window_table(runtime, windows), ["window_start", "window_end"])
+
+
+def _window_table(runtime: Runtime, windows: Collection[Window]) -> DataFrame:
+    bounds = [(window.start, window.end) for window in sorted(windows)]
+    return inline_table(runtime.spark, {"window_start": BIGINT, "window_end": BIGINT}, bounds)
+
+
 def _as_windows(state: DataFrame, windows: Collection[Window]) -> DataFrame:
-    """A pane that is a window: the bounds of the windows tell which, as nothing between them is still open."""
+    """A pane that is a window. Of those that close together the bounds tell which: nothing between is still open."""
     first, last = min(window.end for window in windows), max(window.end for window in windows)
     due = state.filter(f"pane_end >= {first}L AND pane_end <= {last}L")
     return due.withColumnsRenamed({"pane_start": "window_start", "pane_end": "window_end"})
@@ -49,8 +82,7 @@ def _as_windows(state: DataFrame, windows: Collection[Window]) -> DataFrame:
 
 def _in_each(runtime: Runtime, state: DataFrame, windows: Collection[Window]) -> DataFrame:
     """Each pane once for each of the windows that contain it and see it."""
-    bounds = [(window.start, window.end) for window in sorted(windows)]
-    table = inline_table(runtime.spark, {"window_start": BIGINT, "window_end": BIGINT}, bounds)
+    table = _window_table(runtime, windows)
     expr = functions_of(runtime.spark).expr
     seen = f"({HIDDEN} IS NULL OR window_end > {HIDDEN})"
     return state.join(table, expr(f"pane_start >= window_start AND pane_end <= window_end AND {seen}"))

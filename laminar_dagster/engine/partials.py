@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from laminar_dagster.engine.batch import TIME, Batch
+from laminar_dagster.engine.ranking import trimmed
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.writing import write_frame
-from laminar_dagster.plan.plan import Plan, key_column, partial_column, prepared_columns_of
+from laminar_dagster.plan.plan import WEIGHT_COLUMN, Plan, key_column, partial_column, prepared_columns_of
 from laminar_dagster.semantics import aggregates
 from laminar_dagster.semantics.aggregates import argument_name
 from laminar_dagster.semantics.query import AggregateCall, Query
@@ -33,7 +34,7 @@ HIDDEN = "hidden_until"
 def write_partials(runtime: Runtime, window_state: WindowState, batch: Batch, kept: DataFrame) -> list[DataFile]:
     """The epoch's partials as files below the state table, in buckets of the pane's end."""
     runtime.fit_to(batch.rows)
-    frame = window_state.partials(runtime, kept)
+    frame = trimmed(runtime.plan, window_state.partials(runtime, kept))
     buckets = _buckets(runtime.plan, batch)
     if len(buckets) == 1:
         folder = f"{BUCKET}={buckets.pop()}"
@@ -52,6 +53,7 @@ def prepared_columns(plan: Plan) -> list[str]:
     """Each row's keys and aggregate arguments: the expressions that come before the aggregation."""
     query = plan.query
     columns = [f"{value_sql(key.expression)} AS {key_column(i)}" for i, key in enumerate(query.keys)]
+    columns += [WEIGHT_COLUMN] if query.live is not None else []
     return [*columns, *(column for call in query.aggregates for column in argument_columns(call))]
 
 
@@ -86,7 +88,7 @@ def merged_panes(runtime: Runtime, files: Sequence[DataFile], condition: str) ->
     """One row per (pane, key) out of any number of partials of it, of the panes that fit the condition."""
     state = state_frame(runtime, files)
     keys = [name for name in state.columns if name not in runtime.plan.layout.partial_columns]
-    return runtime.aggregated(state.filter(condition), keys, merge_expressions(runtime.plan))
+    return trimmed(runtime.plan, runtime.aggregated(state.filter(condition), keys, merge_expressions(runtime.plan)))
 
 
 def merge_expressions(plan: Plan) -> dict[str, str]:
@@ -104,7 +106,8 @@ def _buckets(plan: Plan, batch: Batch) -> set[int]:
     lows = [times.low for times in batch.times if times.low is not None]
     highs = [times.high for times in batch.times if times.high is not None]
     edges = [min(lows), max(highs)] if lows and highs else []
-    assert plan.query.window is not None
+    if plan.query.window is None:
+        return {plan.layout.bucket_of(0)}
     return {plan.layout.bucket_of(plan.query.window.pane(edge).end) for edge in edges}
 
 

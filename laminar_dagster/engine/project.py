@@ -7,19 +7,26 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from laminar_dagster.engine.session import SparkSettings
 from laminar_dagster.engine.sources.schemas import schema_of
 from laminar_dagster.errors import LaminarError, did_you_mean
 from laminar_dagster.plan.build import plan_view
 from laminar_dagster.plan.plan import Plan
+from laminar_dagster.semantics.time import parse_interval
 from laminar_dagster.sql.resolve import resolve
 from laminar_dagster.sql.statements import Script, parse_script
+from state_store import MaintenancePolicy
 
 CONFIG = "laminar.toml"
-KEYS = ("sql", "data", "spark")
+TIMES = ("retain_state", "retain_results")
+NUMBERS = ("retain_epochs",)
+KEYS = ("sql", "data", "spark", *NUMBERS, *TIMES)
 SQL_FOLDERS = ("assets/sql", "sql")
 
 
@@ -29,6 +36,7 @@ class Project:
     sql: Path
     data: Path
     spark: str | None = None
+    maintenance: MaintenancePolicy = field(default_factory=MaintenancePolicy)
 
     @staticmethod
     def find(start: Path | None = None, data: Path | None = None) -> Project:
@@ -44,6 +52,7 @@ class Project:
             root / settings.get("sql", default_sql),
             data.resolve() if data else root / settings.get("data", "data"),
             settings.get("spark"),
+            _maintenance(settings),
         )
 
     def plans(self) -> tuple[Plan, ...]:
@@ -89,7 +98,7 @@ def _shown(file: Path, root: Path) -> str:
     return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
 
 
-def _settings(path: Path) -> dict[str, str]:
+def _settings(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
@@ -99,6 +108,28 @@ def _settings(path: Path) -> dict[str, str]:
     for key, value in content.items():
         if key not in KEYS:
             raise LaminarError("LMR0704", f'unknown setting "{key}" in {path.name}', hint=did_you_mean(key, KEYS))
-        if not isinstance(value, str):
-            raise LaminarError("LMR0705", f'setting "{key}" in {path.name} must be a string')
+        if key in NUMBERS and not (type(value) is int and value >= 1):
+            raise _unfit(key, "a number, 1 or more")
+        if key not in NUMBERS and not isinstance(value, str):
+            raise _unfit(key, "a string")
     return content
+
+
+def _maintenance(settings: Mapping[str, Any]) -> MaintenancePolicy:
+    chosen: dict[str, Any] = {key: settings[key] for key in NUMBERS if key in settings}
+    chosen |= {key: _length(key, settings[key]) for key in TIMES if key in settings}
+    return replace(MaintenancePolicy(), **chosen)
+
+
+def _length(key: str, text: str) -> timedelta:
+    try:
+        length = parse_interval(text)
+    except ValueError:
+        raise _unfit(key, 'a length of time, like "1 hour" or "7 days"') from None
+    if length.months or length.micros < 0:
+        raise _unfit(key, 'a length of time in units no longer than weeks, like "7 days"')
+    return timedelta(microseconds=length.micros)
+
+
+def _unfit(key: str, wanted: str) -> LaminarError:
+    return LaminarError("LMR0705", f'setting "{key}" in {CONFIG} must be {wanted}')

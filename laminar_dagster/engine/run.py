@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laminar_dagster.engine.closing import closed_until
-from laminar_dagster.engine.compaction import compact_if_due
 from laminar_dagster.engine.cutting import epoch_of
 from laminar_dagster.engine.epoch import run_epoch
 from laminar_dagster.engine.landing import pinned_commits
-from laminar_dagster.engine.runtime import Clocks, Runtime
+from laminar_dagster.engine.maintenance import maintain_after_epoch
+from laminar_dagster.engine.runtime import TOLD, Carried, Clocks, Runtime, Told
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, require_files, require_readable
 from laminar_dagster.engine.sources.registry import connect
+from laminar_dagster.engine.updating import period_passed
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.time import from_datetime, to_iso
-from laminar_dagster.semantics.watermark import progress
+from laminar_dagster.semantics.watermark import later, progress
 from laminar_dagster.semantics.windows import Window
-from state_store import CommitRow, PlanRow, StoreReader, StoreWriter
+from state_store import CommitRow, MaintenancePolicy, PlanRow, StoreReader, StoreWriter
 from state_store import format as f
 from state_store.epochs import Tail
 from state_store.writer import EPOCH_APPLICATION
@@ -37,7 +38,7 @@ MAX_FILES = 500
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How much an epoch may take, how many epochs a run may take, and the clock (tests set it)."""
+    """How much an epoch may take, how many epochs a run may take, what is kept, and the clock (tests set it)."""
 
     max_rows: int = MAX_ROWS
     max_files: int = MAX_FILES
@@ -46,6 +47,7 @@ class RunOptions:
     replan: bool = False
     lock: bool = True
     after_write: Callable[[str], None] = lambda _: None
+    maintenance: MaintenancePolicy = field(default_factory=MaintenancePolicy)
 
 
 def run_view(
@@ -71,7 +73,7 @@ def open_view(
     # Spark, in another process, may have another working directory.
     writer = StoreWriter(data.absolute() / plan.query.view, lock=options.lock, after_write=options.after_write)
     with writer as store:
-        connectors = {i.source.name: connect(i.source, project) for i in plan.query.inputs}
+        connectors = {i.source.name: connect(i.source, project, data.absolute()) for i in plan.query.inputs}
         runtime = Runtime(plan, fingerprint(plan), spark, store, connectors)
         try:
             yield ViewRun(runtime, store.tail(), options)
@@ -97,6 +99,7 @@ class ViewRun:
         self.runtime.clocks = Clocks.from_json(commit.watermark, commit.shards)
         self.runtime.positions = {**commit.positions, **_ledger(self.runtime, commit)}
         self.runtime.timers = _open_timers(self.runtime, commit)
+        self.runtime.carried = Carried.from_json(commit.carried)
 
     def backlog(self) -> int:
         """How many source commits wait, about."""
@@ -114,9 +117,9 @@ class ViewRun:
             on_epoch(commit)
         return done
 
-    def step(self) -> CommitRow | None:
-        """Run one epoch; None if there is nothing to do."""
-        planned = self._resume() or self._plan()
+    def step(self, told: Told | None = None) -> CommitRow | None:
+        """Run one epoch; None if there is nothing to do. `told`: where the watermark goes, whatever the rows say."""
+        planned = self._resume() or self._plan(told)
         if planned is None:
             return None
         try:
@@ -124,7 +127,7 @@ class ViewRun:
         except Exception:
             self._blame_the_files(planned)
             raise
-        compact_if_due(self.runtime)
+        maintain_after_epoch(self.runtime, self.options.maintenance)
         return self.last
 
     def _resume(self) -> PlanRow | None:
@@ -157,7 +160,7 @@ class ViewRun:
             )
         return True
 
-    def _plan(self) -> PlanRow | None:
+    def _plan(self, told: Told | None) -> PlanRow | None:
         """Write down what the next epoch takes; None if it would change nothing."""
         runtime, options = self.runtime, self.options
         limit = Limit(options.max_rows, options.max_files)
@@ -169,7 +172,7 @@ class ViewRun:
         now = options.now()
         in_order = sorted(taken, key=lambda commit: commit.order)
         commits = epoch_of(runtime.plan.query, runtime.clocks, in_order, now)
-        if not commits and not self._time_moves(now):
+        if not commits and not (self._moves_to(told) if told else self._time_moves(now) or self._period_ends(now)):
             return None
         planned = PlanRow(
             epoch=(self.last.epoch if self.last else 0) + 1,
@@ -178,12 +181,24 @@ class ViewRun:
             processing_time=now,
             fingerprint=runtime.fingerprint,
             watermark=runtime.clocks.watermark,
-            sources={"commits": [c.to_json() for c in commits], "positions": self._positions_after(commits)},
+            sources={
+                "commits": [c.to_json() for c in commits],
+                "positions": self._positions_after(commits),
+                **({} if told is None else {TOLD: told.watermark}),
+            },
             tables=runtime.store.versions(f.TABLES),
             shards=runtime.clocks.to_json(),
         )
         runtime.store.begin(planned)
         return planned
+
+    def _moves_to(self, told: Told) -> bool:
+        return later(self.runtime.clocks.watermark, told.watermark) != self.runtime.clocks.watermark
+
+    def _period_ends(self, now: int) -> bool:
+        """Whether changes wait for a period of EVERY that has passed by now."""
+        carried = self.runtime.carried
+        return bool(carried.waiting) and period_passed(self.runtime.plan.query, carried, now)
 
     def _time_moves(self, now: int) -> bool:
         """Whether a tick without data moves the watermark: the idle policy."""

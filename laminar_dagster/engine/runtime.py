@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SMALL_ROWS = 20_000
 ONE_PARTITION_ROWS = 50_000
+# In a plan's sources: the watermark that the epoch is told to move to, in place of what its rows say.
+TOLD = "watermark"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,36 @@ class Clocks:
         return Clocks(watermark, {name: Shard(*values) for name, values in shards.items()})
 
 
+@dataclass(frozen=True)
+class Carried:
+    """What a view that corrects itself remembers from epoch to epoch, besides its state.
+
+    `period_began`: when EVERY last emitted. `waiting`: windows (None: the groups that have none, or sessions) whose
+    changes wait for a period to pass. `failing`: groups that have no result, by hash, with their windows' ends.
+    """
+
+    period_began: int | None = None
+    waiting: frozenset[Window | None] = frozenset()
+    failing: Mapping[int, int | None] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        waiting = [None if window is None else [window.start, window.end] for window in self.waiting]
+        body = {"period_began": self.period_began, "waiting": waiting, "failing": list(self.failing.items())}
+        return {name: value for name, value in body.items() if value}
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Carried:
+        waiting = frozenset(None if bounds is None else Window(*bounds) for bounds in body.get("waiting", ()))
+        return Carried(body.get("period_began"), waiting, dict(body.get("failing", ())))
+
+
+@dataclass(frozen=True)
+class Told:
+    """A watermark that someone sets; None leaves it where it is."""
+
+    watermark: int | None
+
+
 @dataclass
 class Runtime:
     """A view that is being run."""
@@ -53,6 +85,7 @@ class Runtime:
     clocks: Clocks = field(default_factory=Clocks)
     positions: dict[str, Any] = field(default_factory=dict)
     timers: frozenset[Window] = frozenset()
+    carried: Carried = field(default_factory=Carried)
     epoch: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     _found: dict[str, str] = field(default_factory=dict)

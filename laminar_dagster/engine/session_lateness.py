@@ -29,8 +29,9 @@ def with_session_lateness(runtime: Runtime, frame: DataFrame, pinned: Sequence[D
     """The rows with `_late`; those that `_unsound` sets aside for another reason hold no session together."""
     query = runtime.plan.query
     assert isinstance(query.window, Session)
-    keys = [f"_k{i}" for i in range(len(query.keys))]
-    placed = _in_fragments(frame, [value_sql(key.expression) for key in query.keys], keys, query.window.gap)
+    own = query.keys[: len(runtime.plan.session_keys)]
+    keys = [f"_k{i}" for i in range(len(own))]
+    placed = _in_fragments(frame, [value_sql(key.expression) for key in own], keys, query.window.gap)
     suspect = placed.filter(f"_unsound IS NULL AND _fragment_end + {query.lateness} <= _watermark")
     fragments = suspect.select(*keys, "_fragment_start", "_fragment_end").distinct()
     late = _touching_nothing(runtime, fragments, keys, pinned).selectExpr(

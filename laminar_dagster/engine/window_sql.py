@@ -72,6 +72,20 @@ def last_start_sql(window: FixedWindow, time: str) -> str:
             return pane_start_sql(window, time)
 
 
+def starts_sql(window: FixedWindow, first: str, last: str) -> str:
+    """An array of the starts of all windows from the one that begins at `first` to the one that begins at `last`."""
+    match window:
+        case Tumble(size=size):
+            return f"sequence({first}, {last}, {size}L)"
+        case Calendar():
+            step = f"{window.count} MONTH" if window.unit == "MONTH" else f"{_days(window)} DAY"
+            dates = f"sequence({_local_date(window, first)}, {_local_date(window, last)}, INTERVAL {step})"
+            # Distinct, because a date that a zone skipped begins when the next one does.
+            return f"array_distinct(transform({dates}, d -> {_instant('d', window.zone)}))"
+        case _:
+            raise AssertionError(f"windows that overlap leave no gaps: {window}")
+
+
 def _floored(time: str, step: int, offset: int) -> str:
     shifted = f"{time} - {offset}L" if offset else time
     return f"({time} - pmod({shifted}, {step}L))"
@@ -84,19 +98,27 @@ def _calendar_start(window: Calendar, time: str) -> str:
         months = f"(year({local}) * 12 + month({local}) - 1)"
         first = f"({months} - pmod({months}, {window.count}))"
         return _instant(f"make_date({first} div 12, pmod({first}, 12) + 1, 1)", window.zone)
-    days = window.count * (7 if window.unit == "WEEK" else 1)
+    days = _days(window)
     monday = 4 if window.unit == "WEEK" else 0
     number = f"unix_date({local})"
     return _instant(f"date_from_unix_date({number} - pmod({number} - {monday}, {days}))", window.zone)
 
 
 def _calendar_end(window: Calendar, start: str) -> str:
-    """The edge after `start`. Half a day is added first: a zone's midnight may not exist, and then begins later."""
-    local = f"CAST(from_utc_timestamp(timestamp_micros({start} + {DAY // 2}L), '{window.zone}') AS DATE)"
+    """The edge after `start`."""
+    local = _local_date(window, start)
     if window.unit == "MONTH":
         return _instant(f"add_months(trunc({local}, 'MONTH'), {window.count})", window.zone)
-    days = window.count * (7 if window.unit == "WEEK" else 1)
-    return _instant(f"date_add({local}, {days})", window.zone)
+    return _instant(f"date_add({local}, {_days(window)})", window.zone)
+
+
+def _local_date(window: Calendar, start: str) -> str:
+    """The date on which a window begins. Half a day is added: where a midnight does not exist, a day begins later."""
+    return f"CAST(from_utc_timestamp(timestamp_micros({start} + {DAY // 2}L), '{window.zone}') AS DATE)"
+
+
+def _days(window: Calendar) -> int:
+    return window.count * (7 if window.unit == "WEEK" else 1)
 
 
 def _instant(date: str, zone: str) -> str:

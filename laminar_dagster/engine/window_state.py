@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from laminar_dagster.engine.closing import Closing
+from laminar_dagster.engine.filled_windows import FilledWindows
 from laminar_dagster.engine.fixed_windows import FixedWindows
+from laminar_dagster.engine.groups import Groups
+from laminar_dagster.engine.revising import Change, Revised
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session_windows import SessionWindows
 from laminar_dagster.semantics.query import Query
@@ -28,10 +31,18 @@ class WindowState(Protocol):
         """What the watermark closes, given the state as it was and the files that this epoch wrote."""
         ...
 
+    def revise(self, runtime: Runtime, change: Change) -> Revised:
+        """What may have changed of the results, for a strategy that shows them before they are final."""
+        ...
+
     def still_open(self, runtime: Runtime, closed: int | None) -> str:
         """The condition on panes that a compaction keeps."""
         ...
 
 
 def state_of(query: Query) -> WindowState:
-    return SessionWindows() if isinstance(query.window, Session) else FixedWindows()
+    if query.window is None:
+        return Groups()
+    if isinstance(query.window, Session):
+        return SessionWindows()
+    return FixedWindows() if query.gap_fill is None else FilledWindows()

@@ -38,13 +38,15 @@ def write_frame(
     folder: str = "",
     partition_by: str | None = None,
     constants: Mapping[str, Literal] | None = None,
+    batch: str | None = None,
 ) -> list[DataFile]:
     """Write a frame of at most about `rows` rows, with columns that are the same in every row.
 
     Those are given apart because a literal that changes from epoch to epoch makes Spark compile the query anew.
+    `batch` is the folder below the table that the files go to; by default it is the epoch's.
     """
     root = runtime.store.table(name).root
-    target = root / f"e{runtime.epoch:010d}-{uuid.uuid4().hex[:8]}"
+    target = root / (batch or f"e{runtime.epoch:010d}-{uuid.uuid4().hex[:8]}")
     if rows <= BROUGHT_ROWS:
         files = _bring(frame, constants or {}, root, target / folder, partition_by)
     else:
@@ -69,6 +71,17 @@ def _bring(
         column = pa.repeat(pa.scalar(constant.value, arrow_type(constant.type)), table.num_rows)
         table = table.append_column(name, column)
     return [_write_part(root, path / part, rows) for part, rows in _parts(table, partition_by)]
+
+
+def write_table(runtime: Runtime, name: str, table: pa.Table, partition_by: str | None = None) -> list[DataFile]:
+    """Write rows that are at hand already, a file for each partition."""
+    if not table.num_rows:
+        return []
+    root = runtime.store.table(name).root
+    target = root / f"e{runtime.epoch:010d}-{uuid.uuid4().hex[:8]}"
+    files = [_write_part(root, target / part, rows) for part, rows in _parts(table, partition_by)]
+    runtime.store.after_write(f"{name} files")
+    return files
 
 
 def _write_part(root: Path, folder: Path, table: pa.Table) -> DataFile:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from laminar_dagster.engine.project import Project
-from laminar_dagster.engine.run import run_view
+from laminar_dagster.engine.run import RunOptions, run_view
 from laminar_dagster.integration.failures import shown_in_dagster
 from laminar_dagster.integration.spark import session_for
 from laminar_dagster.plan.explain import explain
@@ -95,6 +95,7 @@ def view_asset(plan: Plan, project: Project, open_session: OpenSession) -> dg.As
                 session,
                 project=project.root,
                 data=project.data,
+                options=RunOptions(maintenance=project.maintenance),
                 on_epoch=lambda commit: context.log.info(_epoch_line(commit)),
             )
             return dg.MaterializeResult(

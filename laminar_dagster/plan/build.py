@@ -6,6 +6,7 @@ from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.plan import Plan, layout_of
 from laminar_dagster.plan.projection import counted
 from laminar_dagster.plan.rules import check
+from laminar_dagster.plan.weighting import weighted
 from laminar_dagster.semantics.query import Field, Query
 from laminar_dagster.sql.catalog import SchemaOf
 from laminar_dagster.sql.resolve import resolve
@@ -25,7 +26,7 @@ def plan_statements(script: Script, *, schema_of: SchemaOf | None = None) -> tup
 def plan_view(query: Query) -> Plan:
     for error in check(query):
         raise error
-    runnable = counted(query)
+    runnable = weighted(counted(query))
     return Plan(runnable, layout_of(runnable))
 
 

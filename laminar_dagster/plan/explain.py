@@ -9,7 +9,7 @@ from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.plan import Plan, partial_column, prepared_columns_of
 from laminar_dagster.semantics.aggregates import TIME
 from laminar_dagster.semantics.emit import Early, EmitPolicy
-from laminar_dagster.semantics.query import AggregateCall, Input, Query
+from laminar_dagster.semantics.query import AggregateCall, Input, Query, Ranking
 from laminar_dagster.semantics.spark_sql import display
 from laminar_dagster.semantics.time import format_micros
 
@@ -48,6 +48,8 @@ def _tree(plan: Plan) -> Node:
     ]
     if query.having is not None:
         parts.append(Node(f"having {display(query.having)}"))
+    if query.ranking is not None:
+        parts.append(_ranking(query.ranking))
     parts += [_output(query), _emit(query), _sink(query), _side_output(query), _state(plan)]
     return Node(f"view {query.view} [{fingerprint(plan)}]", parts)
 
@@ -119,6 +121,21 @@ def _aggregate(call: AggregateCall) -> Node:
     return Node(f"{call.id} = {call.text} ({call.kernel.result})", children)
 
 
+def _ranking(ranking: Ranking) -> Node:
+    order = [
+        f"{display(key)} {'DESC' if by.descending else 'ASC'} NULLS {'FIRST' if by.nulls_first else 'LAST'}"
+        for key, by in ranking.order
+    ]
+    children = [
+        Node("in each " + ", ".join(display(part) for part in ranking.partition)),
+        Node("by " + ", ".join(order) + ", then by the row's own values"),
+    ]
+    if ranking.where is not None:
+        children.append(Node(f"of these, where {display(ranking.where)}"))
+    first = "all rows" if ranking.limit is None else f"the first {ranking.limit}"
+    return Node(f"row numbers: {first}", children)
+
+
 def _output(query: Query) -> Node:
     return Node("output", [Node(f"{n.name} = {display(n.expression)} ({n.type})") for n in query.output])
 
@@ -128,7 +145,8 @@ def _emit(query: Query) -> Node:
     period = f" {format_micros(query.period)}" if query.period is not None else ""
     children = [Node(_closing(query))]
     if query.gap_fill is not None:
-        children.append(Node(f"gap fill: {query.gap_fill}"))
+        longest = "" if query.max_gap is None else f", gaps of up to {format_micros(query.max_gap)}"
+        children.append(Node(f"gap fill: {query.gap_fill}{longest}"))
     return Node(f"emit {policy.sql}{period}: {_moments(policy, query.window is not None)}", children)
 
 
@@ -166,11 +184,19 @@ def _side_output(query: Query) -> Node:
 def _state(plan: Plan) -> Node:
     layout = plan.layout
     key = ", ".join(("pane", *layout.key_columns))
-    return Node(
-        "state: a log of partials",
-        [
-            Node(f"one row for each ({key}) and epoch"),
-            Node("columns: " + (", ".join(layout.partial_columns) or "none")),
-            Node(f"buckets: pane_end, {format_micros(layout.bucket_width)} wide"),
-        ],
-    )
+    children = [
+        Node(f"one row for each ({key}) and epoch"),
+        Node("columns: " + (", ".join(layout.partial_columns) or "none")),
+        Node(f"buckets: pane_end, {format_micros(layout.bucket_width)} wide"),
+    ]
+    if plan.query.gap_fill is not None:
+        children.append(Node(_kept_for_gaps(plan.query)))
+    return Node("state: a log of partials", children)
+
+
+def _kept_for_gaps(query: Query) -> str:
+    if not query.keys:
+        return "keeps the last closed window"
+    if query.max_gap is None:
+        return "keeps a row for every key ever seen, its last closed window; max_gap would limit this"
+    return f"keeps the last closed window of each key for {format_micros(query.max_gap)}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.expressions import Call, Column, Expression, Literal, columns_of
-from laminar_dagster.semantics.query import AggregateCall, Input, Query
+from laminar_dagster.semantics.query import AggregateCall, Input, Query, Ranking
 
 LENGTH = 16
 REMEDIES = ("on_rewrite",)
@@ -43,8 +43,15 @@ def _meaning(plan: Plan) -> dict[str, Any]:
         "limits": [query.max_groups_per_window, query.max_windows_per_group, query.max_state_rows],
         "gap_fill": query.gap_fill,
         "state": [plan.layout.bucket_width, plan.layout.partial_columns],
+        **({} if query.max_gap is None else {"max_gap": query.max_gap}),
         **({} if query.repeats is None else {"repeats": query.repeats}),
+        **({} if query.ranking is None else {"ranking": _ranking(query.ranking)}),
     }
+
+
+def _ranking(ranking: Ranking) -> list[Any]:
+    order = [[_expression(key), by.descending, by.nulls_first] for key, by in ranking.order]
+    return [[_expression(part) for part in ranking.partition], order, ranking.limit, _expression(ranking.where)]
 
 
 def _columns_read(query: Query) -> set[str]:

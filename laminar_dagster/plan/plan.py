@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from laminar_dagster.semantics.aggregates import KEEP
+from laminar_dagster.semantics.aggregates import KEEP, WEIGHT
 from laminar_dagster.semantics.query import AggregateCall, Query
 from laminar_dagster.semantics.time import HOUR, MINUTE
 from laminar_dagster.semantics.windows import Cumulate, Hop, Session, Tumble, WindowKind
+
+# A row's weight, in sources that send retractions and in the frames that are made of them.
+WEIGHT_COLUMN = "_weight"
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,11 @@ class Plan:
     query: Query
     layout: StateLayout
 
+    @property
+    def session_keys(self) -> tuple[str, ...]:
+        """The keys that have sessions of their own; rows that are only kept share theirs."""
+        return () if self.query.repeats is not None else self.layout.key_columns
+
 
 def partial_column(aggregate_id: str, partial: str) -> str:
     return f"{aggregate_id}_{partial}"
@@ -39,6 +47,8 @@ def partial_column(aggregate_id: str, partial: str) -> str:
 def prepared_columns_of(call: AggregateCall) -> dict[str, str]:
     """What the aggregate's templates call the parts of a row, and the columns in which the engine prepares them."""
     names = {name: call.id if name == "x" else f"{call.id}_{name}" for name in call.kernel.mentions}
+    if WEIGHT in names:
+        names[WEIGHT] = WEIGHT_COLUMN
     return names if call.filter is not None or KEEP not in names else {**names, KEEP: "true"}
 
 

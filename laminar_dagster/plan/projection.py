@@ -1,52 +1,45 @@
-"""A windowed query without an aggregate, as one with: its rows are kept as groups with a count.
+"""A windowed query without an aggregate, as one with: what it needs of its rows is kept as groups with a count.
 
-Equal rows of a pane are one row of state, and come out as often as they went in. So projections and filters run on
-the same state, through the same epochs, as every other view.
+Equal rows of a pane are one row of state, and come out as often as they went in. So projections, filters and rankings
+run on the same state, through the same epochs, as every other view.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from laminar_dagster.semantics.aggregates import AGGREGATES
-from laminar_dagster.semantics.expressions import Call, Column, Expression, Named, walk
-from laminar_dagster.semantics.grouping import is_grouped
-from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, AggregateCall, Query
+from laminar_dagster.semantics.expressions import Column, Expression, Named, replaced
+from laminar_dagster.semantics.query import AggregateCall, Query, Ranking
+from laminar_dagster.semantics.ranking import values_kept
+from laminar_dagster.semantics.spark_sql import display
 
 COPIES = "a0"
 
 
 def counted(query: Query) -> Query:
-    """The query as it is, or, if it only projects rows, grouped by every column that its output reads."""
-    if query.window is None or is_grouped(query):
+    """The query as it is, or, if it only chooses rows, grouped by everything that its output needs of them."""
+    if query.window is None or query.is_grouped:
         return query
-    columns = _columns_read(query)
-    keys = {column.name: Column(f"k{i}", column.type) for i, column in enumerate(columns)}
+    values = values_kept(query)
+    keys: dict[Expression, Expression] = {value: Column(f"k{i}", value.type) for i, value in enumerate(values)}
     copies = AggregateCall(COPIES, AGGREGATES["count"].kernel(), (), None, "COUNT(*)")
     return replace(
         query,
-        keys=tuple(Named(column.name, column) for column in columns),
+        keys=tuple(Named(display(value), value) for value in values),
         aggregates=(copies,),
-        output=tuple(Named(named.name, _over_keys(named.expression, keys)) for named in query.output),
+        output=tuple(Named(named.name, replaced(named.expression, keys)) for named in query.output),
+        ranking=None if query.ranking is None else _ranking_over(keys, query.ranking),
+        is_grouped=True,
         repeats=COPIES,
     )
 
 
-def _columns_read(query: Query) -> list[Column]:
-    found = {
-        node.name: node
-        for named in query.output
-        for node in walk(named.expression)
-        if isinstance(node, Column) and node.name not in (WINDOW_START, WINDOW_END)
-    }
-    return list(found.values())
-
-
-def _over_keys(expression: Expression, keys: dict[str, Column]) -> Expression:
-    match expression:
-        case Column(name) if name in keys:
-            return keys[name]
-        case Call(function, args, type_):
-            return Call(function, tuple(_over_keys(argument, keys) for argument in args), type_)
-        case _:
-            return expression
+def _ranking_over(keys: Mapping[Expression, Expression], ranking: Ranking) -> Ranking:
+    return replace(
+        ranking,
+        partition=tuple(replaced(part, keys) for part in ranking.partition),
+        order=tuple((replaced(key, keys), ordering) for key, ordering in ranking.order),
+        where=None if ranking.where is None else replaced(ranking.where, keys),
+    )

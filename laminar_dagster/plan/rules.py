@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from laminar_dagster.errors import LaminarError, NotWiredError, Span
-from laminar_dagster.semantics.emit import FINAL, ON_WINDOW_CLOSE, SINKS, EmitPolicy
+from laminar_dagster.semantics.emit import SINKS
 from laminar_dagster.semantics.expressions import Column, columns_of
-from laminar_dagster.semantics.grouping import is_grouped
 from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, Input, Query, Source
-from laminar_dagster.semantics.windows import Calendar, Session, Tumble
+from laminar_dagster.semantics.time import format_micros
+from laminar_dagster.semantics.windows import Calendar, Tumble
 
 Rule = Callable[[Query], Iterator[LaminarError]]
 
@@ -132,6 +132,47 @@ def gap_fill_needs_tumbling_windows(query: Query) -> Iterator[LaminarError]:
         )
 
 
+def gap_fill_needs_aggregates(query: Query) -> Iterator[LaminarError]:
+    """What stands in a filled row is made of the results beside the gap; rows themselves are not made up."""
+    if query.gap_fill is not None and (not query.aggregates or query.ranking is not None):
+        what = "numbers rows" if query.ranking is not None else "has no aggregate"
+        yield LaminarError(
+            "LMR0215",
+            f"GAP FILL fills results of aggregates, and this query {what}",
+            where=place(query, "gap_fill"),
+            hint="Group by the window and aggregate, or leave GAP FILL out.",
+        )
+
+
+def a_line_needs_numbers(query: Query) -> Iterator[LaminarError]:
+    if query.gap_fill != "LINEAR":
+        return
+    for call in query.aggregates:
+        if not call.kernel.result.is_numeric:
+            yield LaminarError(
+                "LMR0216",
+                f"GAP FILL LINEAR needs numbers, and {call.text} is {call.kernel.result}",
+                where=place(query, f"aggregate:{call.id}", "gap_fill"),
+                hint="Use GAP FILL LOCF or GAP FILL NULL, or leave this aggregate out.",
+            )
+
+
+def max_gap_has_an_effect(query: Query) -> Iterator[LaminarError]:
+    if query.max_gap is None:
+        return
+    where = place(query, "option:max_gap")
+    if query.gap_fill is None:
+        yield LaminarError(
+            "LMR0306", "max_gap limits GAP FILL, and this view has none", where=where,
+            hint="Add GAP FILL NULL, LOCF or LINEAR before EMIT, or leave max_gap out.",
+        )  # fmt: skip
+    elif isinstance(query.window, Tumble) and query.max_gap < query.window.size:
+        yield LaminarError(
+            "LMR0306", "max_gap is shorter than the window, so no gap would ever be filled", where=where,
+            hint=f"Give at least '{format_micros(query.window.size)}', or leave GAP FILL out.",
+        )  # fmt: skip
+
+
 MISTAKES: tuple[Rule, ...] = (
     aggregates_take_retractions,
     waiting_needs_a_window,
@@ -139,6 +180,9 @@ MISTAKES: tuple[Rule, ...] = (
     waiting_needs_a_watermark,
     clauses_need_a_window,
     gap_fill_needs_tumbling_windows,
+    gap_fill_needs_aggregates,
+    a_line_needs_numbers,
+    max_gap_has_an_effect,
 )
 
 
@@ -150,7 +194,7 @@ class NotWired:
     """A part of the language that the engine cannot run yet. Delete the line when it can."""
 
     code: str
-    what: str | Callable[[Query], str]
+    what: str
     found: Callable[[Query], str | None]
     hint: str | None = None
 
@@ -183,40 +227,24 @@ def _falls_back(query: Query) -> str | None:
     return "option:on_null_event_time" if query.null_event_time == "fallback" else None
 
 
-def _emits(query: Query, *policies: EmitPolicy) -> bool:
-    return query.window is None or query.emit in policies
+def _fills_what_changes(query: Query) -> bool:
+    takes_back = any(entry.source.takes_retractions for entry in query.inputs)
+    return query.gap_fill is not None and (takes_back or not query.emit.append_only)
 
 
-def _session_of_rows(query: Query) -> str | None:
-    return "window" if isinstance(query.window, Session) and not is_grouped(query) else None
-
-
-def _is_unwindowed(query: Query) -> bool:
-    return query.window is None and not query.not_wired
-
-
-def _emit_clause(query: Query) -> str:
-    return f"EMIT {query.emit.sql}" + ("" if query.explicit_emit else ", the strategy of a view that names none,")
-
-
-_TUMBLE = "TUMBLE, HOP, CUMULATE, SESSION and calendar windows work today."
-_APPEND = "sink = 'append' works today."
-_CLOSE = "EMIT ON WINDOW CLOSE and EMIT FINAL work today."
+_FILLED = "EMIT ON WINDOW CLOSE and EMIT FINAL work today, over sources without retractions."
 
 NOT_WIRED: tuple[NotWired, ...] = (
-    NotWired("LMR0906", "a view that reads another view", _source_with("connector", lambda s: s.connector == "view")),
     NotWired("LMR0906", "connector 'kafka'", _source_with("connector", lambda s: s.connector == "kafka")),
-    NotWired("LMR0906", "changes = 'cdf'", _source_with("changes", lambda s: s.takes_retractions)),
-    NotWired("LMR0905", _emit_clause, _when("emit", lambda q: not _emits(q, ON_WINDOW_CLOSE, FINAL)), _CLOSE),
-    NotWired("LMR0902", "a query without an aggregate over SESSION", _session_of_rows),
-    NotWired("LMR0902", "GROUP BY without a window", _when("emit", _is_unwindowed), _TUMBLE),
-    NotWired("LMR0908", "GAP FILL", _when("gap_fill", lambda q: q.gap_fill is not None)),
+    NotWired(
+        "LMR0906", "changes = 'cdf'", _source_with("changes", lambda s: s.takes_retractions and s.connector == "delta")
+    ),
+    NotWired("LMR0908", "GAP FILL of results that change", _when("gap_fill", _fills_what_changes), _FILLED),
     NotWired("LMR0908", "max_groups_per_window", _limited("max_groups_per_window")),
     NotWired("LMR0908", "max_windows_per_group", _limited("max_windows_per_group")),
     NotWired("LMR0908", "max_state_rows", _limited("max_state_rows")),
     NotWired("LMR0908", "this route of the side output", _other_route, "'table' and 'metrics_only' work today."),
     NotWired("LMR0908", "on_null_event_time = 'fallback'", _falls_back),
-    NotWired("LMR0908", lambda q: f"sink = '{q.sink}'", _when("sink", lambda q: q.sink != "append"), _APPEND),
 )
 
 
@@ -225,10 +253,9 @@ def everything_is_wired(query: Query) -> Iterator[LaminarError]:
     for entry in NOT_WIRED:
         key = entry.found(query)
         if key is not None:
-            what = entry.what if isinstance(entry.what, str) else entry.what(query)
             yield NotWiredError(
                 entry.code,
-                f"{what} is part of the language, but this version cannot run it yet",
+                f"{entry.what} is part of the language, but this version cannot run it yet",
                 where=place(query, key),
                 hint=entry.hint,
             )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from laminar_dagster.semantics.emit import Early
+from laminar_dagster.semantics.evaluation import evaluate
 from laminar_dagster.semantics.expressions import RowError
-from laminar_dagster.semantics.grouping import Group, key_columns, projected, result
+from laminar_dagster.semantics.grouping import Group, bounds, key_columns, known_of, result, selected
 from laminar_dagster.semantics.judging import ERROR, SideEntry
-from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.query import RANK, Query
+from laminar_dagster.semantics.ranking import numbered
 from laminar_dagster.semantics.windows import Session, Window
 from laminar_dagster.semantics.zset import Change, Row, diff
 
@@ -55,30 +57,35 @@ def identity_of(query: Query, group: Group) -> Hashable:
 
 
 def emit_closed(query: Query, groups: Iterable[Group], watermark: int | None) -> tuple[list[Row], list[SideEntry]]:
-    """The one row of each group that closed, for a view that only appends."""
-    rows: list[Row] = []
+    """The rows of windows that closed: one of each group, or, where nothing is grouped, one of each row."""
+    whole: list[Row] = []
     errors: list[SideEntry] = []
     for group in groups:
-        try:
-            row = result(query, group)
-        except RowError as trouble:
-            errors.append(_result_error(query, group, trouble, watermark))
-            continue
-        rows += [] if row is None else [row]
-    return rows, errors
-
-
-def emit_projection(query: Query, groups: Iterable[Group], watermark: int | None) -> tuple[list[Row], list[SideEntry]]:
-    """The rows of windows that closed, for a query that does not group."""
-    rows: list[Row] = []
-    errors: list[SideEntry] = []
-    for group in groups:
-        for columns in group.remaining:
+        for attempt in _attempts(query, group):
             try:
-                rows.append(projected(query, columns, group.window))
+                known = attempt()
+                if known is not None:
+                    _try_out(query, known)
+                    whole.append(known)
             except RowError as trouble:
-                errors.append(SideEntry(ERROR, trouble.reason, columns, group.window, {}, None, watermark))
-    return rows, errors
+                errors.append(_result_error(query, group, trouble, watermark))
+    if query.ranking is not None:
+        whole = numbered(query, query.ranking, whole)
+    return [selected(query, known) for known in whole], errors
+
+
+def _attempts(query: Query, group: Group) -> list[Callable[[], Row | None]]:
+    """How to come by each row that SELECT is over."""
+    if query.is_grouped:
+        return [lambda: known_of(query, group)]
+    return [lambda row=row: {**row, **bounds(group.window)} for row in group.remaining]  # type: ignore[misc]
+
+
+def _try_out(query: Query, known: Row) -> None:
+    """RowError where something that is selected, or that rows are numbered by, has no value."""
+    selected(query, {**known, RANK: 1})
+    for expression in query.ranking.expressions if query.ranking is not None else ():
+        evaluate(expression, known)
 
 
 def emit_changes(

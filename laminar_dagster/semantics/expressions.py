@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,3 +64,12 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 def columns_of(expression: Expression) -> set[str]:
     return {node.name for node in walk(expression) if isinstance(node, Column)}
+
+
+def replaced(expression: Expression, by: Mapping[Expression, Expression]) -> Expression:
+    """The expression with whatever part of it `by` knows put in other words."""
+    if expression in by:
+        return by[expression]
+    if isinstance(expression, Call):
+        return Call(expression.function, tuple(replaced(argument, by) for argument in expression.args), expression.type)
+    return expression

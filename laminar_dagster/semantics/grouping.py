@@ -9,9 +9,10 @@ from typing import Any
 
 from laminar_dagster.semantics.aggregates import TIME
 from laminar_dagster.semantics.evaluation import evaluate
-from laminar_dagster.semantics.expressions import RowError, columns_of
+from laminar_dagster.semantics.expressions import RowError
 from laminar_dagster.semantics.judging import Candidate, Key, holds
 from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, AggregateCall, Query
+from laminar_dagster.semantics.ranking import values_kept
 from laminar_dagster.semantics.windows import Session, Window
 from laminar_dagster.semantics.zset import Row, consolidate, identity
 
@@ -60,14 +61,6 @@ def placed(candidate: Candidate, window: Window | None) -> Placed:
     return Placed(candidate.key, window, candidate.event_time, candidate.columns, candidate.reading.weight)
 
 
-def is_grouped(query: Query) -> bool:
-    """Whether rows become groups; otherwise each row is a result of its own."""
-    if query.keys or query.aggregates:
-        return True
-    used = set[str]().union(*(columns_of(named.expression) for named in query.output))
-    return used <= {WINDOW_START, WINDOW_END}
-
-
 def groups(query: Query, rows: Sequence[Placed]) -> list[Group]:
     """All rows, by key and window, in the order in which the groups first appear."""
     if isinstance(query.window, Session):
@@ -105,6 +98,12 @@ def key_columns(query: Query, key: Key) -> dict[str, Any]:
 
 def result(query: Query, group: Group) -> Row | None:
     """A group's output row; None where it is empty or HAVING holds it back; RowError where it has no value."""
+    known = known_of(query, group)
+    return None if known is None else selected(query, known)
+
+
+def known_of(query: Query, group: Group) -> Row | None:
+    """A group's key, bounds and results, that HAVING and SELECT are over; None as for `result`."""
     rows = group.remaining
     if not rows:
         return None
@@ -112,8 +111,10 @@ def result(query: Query, group: Group) -> Row | None:
     known |= bounds(group.window)
     timed = list(zip(rows, group.remaining_times, strict=True))
     known |= {call.id: call.kernel.fresh(argument_values(call, timed)) for call in query.aggregates}
-    if not holds(query.having, known):
-        return None
+    return known if holds(query.having, known) else None
+
+
+def selected(query: Query, known: Row) -> Row:
     return {named.name: evaluate(named.expression, known) for named in query.output}
 
 
@@ -134,20 +135,19 @@ def _seen(call: AggregateCall, row: Row, time: int) -> Any:
 
 def projected(query: Query, columns: Row, window: Window | None) -> Row:
     """The output row of a query that does not group."""
-    known = {**columns, **bounds(window)}
-    return {named.name: evaluate(named.expression, known) for named in query.output}
+    return selected(query, {**columns, **bounds(window)})
 
 
-def trouble_of(query: Query, candidate: Candidate, windows: Sequence[Window | None]) -> str | None:
-    """Why a row that is on time cannot be aggregated (or projected) all the same, or None."""
+def trouble_of(query: Query, candidate: Candidate) -> str | None:
+    """Why a row that is on time cannot be aggregated (or kept) all the same, or None."""
     if candidate.key_trouble is not None:
         return candidate.key_trouble
     try:
         for call in query.aggregates:
             argument_values(call, [(candidate.columns, candidate.event_time)])
-        if not is_grouped(query):
-            for window in windows:
-                projected(query, candidate.columns, window)
+        if not query.is_grouped:
+            for value in values_kept(query):
+                evaluate(value, candidate.columns)
     except RowError as trouble:
         return trouble.reason
     return None

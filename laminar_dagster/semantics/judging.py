@@ -32,10 +32,14 @@ Key = tuple[Hashable, ...]
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit of a source. Values are as the engine holds them; `_weight` -1 marks a retraction."""
+    """One commit of a source. Values are as the engine holds them; `_weight` -1 marks a retraction.
+
+    An epoch of a view that is read is a commit too, and carries that view's `watermark`.
+    """
 
     source: str
     rows: Sequence[Row]
+    watermark: int | None = None
 
 
 @dataclass(frozen=True)

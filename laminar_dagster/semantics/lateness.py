@@ -45,10 +45,10 @@ def judge_commit(
 
 def _judge_fixed(query: Query, candidate: Candidate, watermark: int | None) -> Judged:
     if query.window is None:
-        return Judged(candidate, (None,), (None,), trouble_of(query, candidate, (None,)))
+        return Judged(candidate, (None,), (None,), trouble_of(query, candidate))
     windows = query.window.assign(candidate.event_time)
     takers = tuple(w for w in windows if not is_closed(w.end, query.lateness, watermark))
-    return Judged(candidate, windows, takers, trouble_of(query, candidate, takers))
+    return Judged(candidate, windows, takers, trouble_of(query, candidate))
 
 
 def _judge_sessions(
@@ -60,7 +60,7 @@ def _judge_sessions(
     meaning. A retraction joins nothing: it enters the session that holds its time. A row that has no key is not
     late, since there is no session to be late for.
     """
-    troubles = [trouble_of(query, c, kind.assign(c.event_time)) for c in candidates]
+    troubles = [trouble_of(query, c) for c in candidates]
     sound = [c for c, trouble in zip(candidates, troubles, strict=True) if trouble is None]
     merged = _merged_sessions(kind, sound, live)
     judged: list[Judged] = []

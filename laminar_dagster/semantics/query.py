@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from laminar_dagster.errors import NotWiredError, Span
-from laminar_dagster.semantics.aggregates import Kernel
+from laminar_dagster.semantics.aggregates import Kernel, Ordering
 from laminar_dagster.semantics.emit import EmitPolicy
-from laminar_dagster.semantics.expressions import Expression, Named
+from laminar_dagster.semantics.expressions import Column, Expression, Named
 from laminar_dagster.semantics.types import DataType
 from laminar_dagster.semantics.watermark import DEFAULT_FUTURE_SKEW, ShardPolicy
 from laminar_dagster.semantics.windows import WindowKind
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
+VIEW_CONNECTOR = "view"
+# What a row's number is called among the columns that the output is over; no column of a table can be called so.
+RANK = "row_number()"
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,10 @@ class Field:
 
 @dataclass(frozen=True)
 class Source:
-    """A declared source. `columns` is empty as long as the schema is the table's own and not read yet."""
+    """A declared source. `columns` is empty as long as the schema is the table's own and not read yet.
+
+    `hands_on` is of a view that is read: of which columns its watermark tells, and by how much they stay behind it.
+    """
 
     name: str
     connector: str
@@ -35,6 +41,7 @@ class Source:
     watermark_lag: int | None = None
     idle_timeout: int | None = None
     max_future_skew: int | None = DEFAULT_FUTURE_SKEW
+    hands_on: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def policy(self) -> ShardPolicy:
@@ -53,6 +60,17 @@ class Input:
     columns: tuple[Named, ...]
     where: Expression | None
     event_time: Expression
+
+    def handed_on(self, watermark: int | None) -> int | None:
+        """The event time up to which nothing can come any more, where the source is a view that tells; else None."""
+        if watermark is None or self.source.watermark_column is not None or not isinstance(self.event_time, Column):
+            return None
+        behind = self.source.hands_on.get(self.event_time.name)
+        return None if behind is None else watermark - behind + (self.source.watermark_lag or 0)
+
+    @property
+    def is_handed_on(self) -> bool:
+        return self.handed_on(0) is not None
 
 
 @dataclass(frozen=True)
@@ -81,14 +99,35 @@ class SideOutput:
 
 
 @dataclass(frozen=True)
+class Ranking:
+    """ROW_NUMBER() over parts of a window: which rows number 1 to `limit` are, and which of these `where` keeps.
+
+    Over the same columns as the query's output. Rows that the order leaves equal stand in the order of their values
+    (see semantics/ranking.py), so that the numbers follow from the rows alone.
+    """
+
+    partition: tuple[Expression, ...]
+    order: tuple[tuple[Expression, Ordering], ...]
+    limit: int | None = None
+    where: Expression | None = None
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return (*self.partition, *(key for key, _ in self.order), *([] if self.where is None else [self.where]))
+
+
+@dataclass(frozen=True)
 class Query:
     """A view's meaning.
 
     `where`, keys and aggregate arguments are over the inputs' common columns. `having` and `output` are over
     the keys (`k0`, `k1`, … by position), the window's bounds (`window_start`, `window_end`, TIMESTAMPs) and the
-    results (`a0`, `a1`, …). `places` says where in the SQL a part stands: emit, sink, window, lateness, gap_fill,
+    results (`a0`, `a1`, …); `ranking` numbers what passed `having`. Of a query that does not group they are over the
+    columns themselves. `places` says where in the SQL a part stands: emit, sink, window, lateness, gap_fill, ranking,
     late_data, having, input:NAME, aggregate:ID, option:NAME, source:NAME, source:NAME.OPTION.
+    `is_grouped`: rows become groups; otherwise each row is a result of its own, at its window's close.
     `repeats` names the result that says how often a row of the output stands there (see plan/projection.py).
+    `live` names the result that says how many rows of a group retractions have left (see plan/weighting.py).
     `labels` are the options that describe the view (owners, tags, group, description). `not_wired` holds what the
     SQL says and this form cannot; planning refuses it after every real mistake.
     """
@@ -111,8 +150,12 @@ class Query:
     max_windows_per_group: int | None = None
     max_state_rows: int | None = None
     gap_fill: str | None = None
+    max_gap: int | None = None
     partition: str = "day"
+    is_grouped: bool = True
     repeats: str | None = None
+    live: str | None = None
+    ranking: Ranking | None = None
     sql: str = field(default="", compare=False)
     file: str | None = field(default=None, compare=False)
     explicit_emit: bool = field(default=True, compare=False)
@@ -123,6 +166,20 @@ class Query:
     @property
     def lateness(self) -> int:
         return self.emit.lateness(self.allowed_lateness)
+
+    @property
+    def has_changelog(self) -> bool:
+        """Whether what leaves the view is also written as a changelog."""
+        return not self.emit.append_only or self.sink == "changelog"
+
+    @property
+    def takes_retractions(self) -> bool:
+        return any(entry.source.takes_retractions for entry in self.inputs)
+
+    @property
+    def waits_for_close(self) -> bool:
+        """Whether results appear when a window closes and never before, whatever the strategy."""
+        return self.emit.append_only or not self.is_grouped or self.repeats is not None or self.ranking is not None
 
     @property
     def policies(self) -> Mapping[str, ShardPolicy]:

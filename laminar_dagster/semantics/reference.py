@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from laminar_dagster.semantics.emission import Emitted, Moment, emit_changes, emit_closed, emit_projection
+from laminar_dagster.semantics.emission import Emitted, Moment, emit_changes, emit_closed
 from laminar_dagster.semantics.emit import Early
-from laminar_dagster.semantics.grouping import Group, Placed, groups, is_grouped, key_columns, placed, projected
+from laminar_dagster.semantics.gap_fill import Gaps, emit_filled
+from laminar_dagster.semantics.grouping import Group, Placed, groups, key_columns, placed, projected
 from laminar_dagster.semantics.judging import (
     ALLOWED_LATENESS_EXCEEDED,
     ERROR,
@@ -60,6 +61,7 @@ class Reference:
         self._live: list[Placed] = []
         self._admitted: dict[Window | None, set[Key]] = {}
         self._emitted = Emitted()
+        self._gaps = Gaps(query)
         self._period_began: int | None = None
         self._side: list[SideEntry] = []
         self._counts: Counter[str] = Counter()
@@ -74,7 +76,7 @@ class Reference:
         self._side, self._counts = [], Counter()
         readings = [read(self.query, commit, now) for commit in commits]
         times = [
-            CommitTimes(commit.source, latest(rows), has_rows=bool(commit.rows))
+            CommitTimes(commit.source, self._moved_to(commit, rows), has_rows=bool(commit.rows))
             for commit, rows in zip(commits, readings, strict=True)
         ]
         clocks = progress(times, self.watermark, self._shards, self.query.policies, now)
@@ -87,6 +89,10 @@ class Reference:
         began, self.watermark, self._shards = self.watermark, clocks.watermark, clocks.shards
         appended, changes = self._emit(taken, closed, began, now)
         return EpochResult(tuple(appended), tuple(changes), tuple(self._side), self.watermark, dict(self._counts))
+
+    def _moved_to(self, commit: Commit, rows: Sequence[Reading]) -> int | None:
+        entry = next(entry for entry in self.query.inputs if entry.source.name == commit.source)
+        return entry.handed_on(commit.watermark) if entry.is_handed_on else latest(rows)
 
     # --- rows in ---------------------------------------------------------------------------------------------
 
@@ -175,13 +181,10 @@ class Reference:
     def _emit(
         self, taken: Sequence[Placed], closed: list[Group], began: int | None, now: int
     ) -> tuple[list[Row], list[Change]]:
-        if not is_grouped(self.query):
-            return self._emit_ungrouped(taken, closed)
-        if self.query.emit.append_only:
-            rows, errors = emit_closed(self.query, closed, self.watermark)
-            self._record(errors)
-            self._emitted.final += rows
-            return rows, []
+        if self.query.window is None and not self.query.is_grouped:
+            return [], self._emit_rows(taken)
+        if self.query.waits_for_close:
+            return self._emit_closed(closed)
         moment = Moment(began, self.watermark, self._period_passed(now))
         live = groups(self.query, self._live)
         changes, errors = emit_changes(self.query, self._emitted, live, closed, moment)
@@ -190,14 +193,19 @@ class Reference:
             self._period_began = now
         return [], changes
 
-    def _emit_ungrouped(self, taken: Sequence[Placed], closed: list[Group]) -> tuple[list[Row], list[Change]]:
-        """Rows that are results of their own: at their window's close, or at once where there is no window."""
-        if self.query.window is None:
-            changes = multiset_changes((projected(self.query, p.columns, None), p.weight) for p in taken)
-            self._live = []
-            self._emitted.final = applied(changes, self._emitted.final)
-            return [], changes
-        rows, errors = emit_projection(self.query, closed, self.watermark)
+    def _emit_rows(self, taken: Sequence[Placed]) -> list[Change]:
+        """Rows that are results of their own, at once, as there is no window to wait for."""
+        changes = multiset_changes((projected(self.query, p.columns, None), p.weight) for p in taken)
+        self._live = []
+        self._emitted.final = applied(changes, self._emitted.final)
+        return changes
+
+    def _emit_closed(self, closed: list[Group]) -> tuple[list[Row], list[Change]]:
+        rows, errors = emit_closed(self.query, closed, self.watermark)
+        if self.query.gap_fill is not None:
+            filled, more = emit_filled(self.query, self._gaps.fill(closed), self.watermark)
+            self._counts["filled_rows"] += len(filled)
+            rows, errors = [*rows, *filled], [*errors, *more]
         self._record(errors)
         self._emitted.final += rows
         if self.query.emit.append_only:
@@ -222,6 +230,8 @@ def _key_order(key: Key) -> tuple[tuple[bool, object], ...]:
 
 
 def _refuse_what_is_not_modelled(query: Query) -> None:
-    for name in ("gap_fill", "max_windows_per_group", "max_state_rows"):
+    for name in ("max_windows_per_group", "max_state_rows"):
         if getattr(query, name) is not None:
             raise NotImplementedError(f"the reference does not model {name} yet")
+    if query.gap_fill is not None and not query.emit.append_only:
+        raise NotImplementedError("the reference does not model GAP FILL of results that change yet")

@@ -104,3 +104,12 @@ def progress(
         active = [s.watermark for name, s in current.items() if not s.is_idle(policies[name], now)]
         watermark = later(watermark, least(active))
     return Progress(tuple(before), current, view_watermark(watermark, current, policies, now))
+
+
+def directed(
+    commits: Iterable[CommitTimes], previous: int | None, shards: Mapping[str, Shard], to: int | None, now: int
+) -> Progress:
+    """The clocks of an epoch that is told where the watermark goes; it still never moves back."""
+    told = tuple(commits)
+    current = {**shards, **{commit.shard: Shard(to, now) for commit in told if commit.has_rows}}
+    return Progress((previous,) * len(told), current, later(previous, to))

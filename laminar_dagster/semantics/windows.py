@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from laminar_dagster.semantics.time import format_micros, from_datetime, to_datetime
+from laminar_dagster.semantics.time import DAY, HOUR, format_micros, from_datetime, to_datetime
 
 
 @dataclass(frozen=True, order=True)
@@ -168,3 +168,14 @@ class Session:
 
 FixedWindow = Tumble | Hop | Cumulate | Calendar
 WindowKind = FixedWindow | Session
+
+
+def longest_window(kind: WindowKind | None) -> int | None:
+    """No window is longer than this; None for sessions, which have no bound. A calendar's may gain an hour."""
+    match kind:
+        case Tumble(size=size) | Hop(size=size) | Cumulate(size=size):
+            return size
+        case Calendar(unit, count):
+            return count * {"DAY": 1, "WEEK": 7, "MONTH": 31}[unit] * DAY + HOUR
+        case _:
+            return None

@@ -9,14 +9,14 @@ from typing import Any
 from laminar_dagster.errors import LaminarError, Span, did_you_mean
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Column, Expression
-from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, Field, Query, Source
+from laminar_dagster.semantics.query import VIEW_CONNECTOR, WINDOW_END, WINDOW_START, Field, Query, Source
 from laminar_dagster.semantics.watermark import DEFAULT_FUTURE_SKEW
+from laminar_dagster.semantics.windows import longest_window
 from laminar_dagster.sql import options as o
 from laminar_dagster.sql.intervals import fixed
 from laminar_dagster.sql.statements import ColumnStatement, Script, SourceStatement
 
 SchemaOf = Callable[[SourceStatement], tuple[Field, ...]]
-VIEW_CONNECTOR = "view"
 
 
 @dataclass
@@ -190,7 +190,16 @@ def source_of_view(query: Query) -> Source:
     if not query.emit.append_only:
         options["changes"] = "changelog"
     columns = tuple(Field(named.name, named.type) for named in query.output)
-    return Source(query.view, VIEW_CONNECTOR, columns, options)
+    return Source(query.view, VIEW_CONNECTOR, columns, options, hands_on=_hands_on(query, options))
+
+
+def _hands_on(query: Query, options: Mapping[str, str]) -> dict[str, int]:
+    """Nothing that ends at the watermark less the allowed lateness, or before, can appear or change any more."""
+    behind = {options[WINDOW_END]: query.lateness} if WINDOW_END in options else {}
+    longest = longest_window(query.window)
+    if WINDOW_START in options and longest is not None:
+        behind[options[WINDOW_START]] = query.lateness + longest
+    return behind
 
 
 def _is_bound(expression: Expression, bound: str) -> bool:

@@ -86,7 +86,7 @@ class GroupReader:
         grouping = Grouping(windowing)
         if windowing is not None:
             for expression, meaning in windowing.stands_for.items():
-                grouping.stands_for[expression] = _all_unmarked(meaning)
+                grouping.stands_for[expression] = all_unmarked(meaning)
         for item, expression in keys:
             _check_key_type(expression, self.view.span(item))
             grouping.add_key(self._key_name(item, expression, len(grouping.keys)), expression)
@@ -197,11 +197,11 @@ def _bound_columns(options: Any) -> list[str]:
     return [options[bound] for bound in BOUNDS if bound in options]
 
 
-def _all_unmarked(expression: Expression) -> Expression:
+def all_unmarked(expression: Expression) -> Expression:
     if isinstance(expression, Column):
         return unmarked(expression)
     if isinstance(expression, Call):
-        return Call(expression.function, tuple(_all_unmarked(a) for a in expression.args), expression.type)
+        return Call(expression.function, tuple(all_unmarked(a) for a in expression.args), expression.type)
     return expression
 
 

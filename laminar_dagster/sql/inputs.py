@@ -74,7 +74,8 @@ class From:
             return self._windowed(node, ctes)
         return self._relation(node, ctes), None
 
-    def with_ctes(self, query: Any, outer: Mapping[str, Relation]) -> Mapping[str, Relation]:
+    def with_ctes(self, query: Any, outer: Mapping[str, Relation], but: Any = None) -> Mapping[str, Relation]:
+        """The relations that WITH names, but for one that is read elsewhere."""
         clause = query.args.get("with_")
         ctes = dict(outer)
         if clause is None:
@@ -83,6 +84,8 @@ class From:
         for cte in clause.expressions:
             refuse_extras(cte, {"this", "alias"}, self.view.span)
             refuse_extras(cte.args["alias"], {"this"}, self.view.span, ALIAS_REASONS)
+            if cte.this is but:
+                continue
             ctes[cte.alias.lower()] = self._query(cte.this, ctes).named(cte.alias)
         return ctes
 

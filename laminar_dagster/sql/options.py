@@ -125,6 +125,7 @@ CONNECTORS: Mapping[str, tuple[Option, ...]] = {
 # --- views ---------------------------------------------------------------------------------------------------
 
 SIDE_OUTPUT_KINDS = ("late", "evicted", "error", "duplicate")
+LIMITS = ("max_groups_per_window", "max_windows_per_group", "max_state_rows")
 LABELS = ("owners", "tags", "group", "description")
 VIEW_OPTIONS = (
     Option("sink", one_of(*SINKS), "what the table of results is: append, upsert or changelog"),
@@ -138,6 +139,7 @@ VIEW_OPTIONS = (
     Option("max_groups_per_window", count, "how many groups a window may have"),
     Option("max_windows_per_group", count, "how many open windows a group may have"),
     Option("max_state_rows", count, "how many rows the state may have"),
+    Option("max_gap", duration, "GAP FILL: the longest stretch without rows that is filled"),
     *(Option(label, text, "shown in Dagster") for label in LABELS),
 )
 

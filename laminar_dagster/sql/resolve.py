@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,10 +21,14 @@ from laminar_dagster.sql.expressions import Resolver
 from laminar_dagster.sql.grouping import Grouping, GroupReader
 from laminar_dagster.sql.inputs import Branch, From, Relation
 from laminar_dagster.sql.names import Scope, refuse_extras, substitute
-from laminar_dagster.sql.selecting import Selected, select_grouped, select_rows
+from laminar_dagster.sql.outer import OuterReader
+from laminar_dagster.sql.ranking import Layers, layers
+from laminar_dagster.sql.selecting import Selected, select_distinct, select_grouped, select_rows
 from laminar_dagster.sql.settings import Settings, read_settings
 from laminar_dagster.sql.statements import Script, ViewStatement
 from laminar_dagster.sql.windows import Windowing
+
+_CLAUSES = {"expressions", "from_", "where", "group", "having", "qualify", "distinct", "with_", "joins"}
 
 
 def resolve(script: Script, schema_of: SchemaOf) -> tuple[Query, ...]:
@@ -62,16 +67,37 @@ class _Resolution:
 
 
 def _query(view: ViewStatement, catalog: Catalog) -> Query:
-    select = _top_select(view)
+    found = layers(view, _top_select(view))
+    select = found.inner
     settings = read_settings(view)
     reader = From(view, catalog)
-    relation, from_window = reader.read(select, reader.with_ctes(view.query, {}))
+    relation, from_window = reader.read(select, _ctes(reader, view, found))
     grouping = GroupReader(view, select, relation, from_window).read()
     where = _where(view, select, relation, grouping.windowing)
     selected = _selected(view, select, relation, grouping)
+    if found.outer is not None:
+        selected = _around(view, found, selected)
     query = _assembled(view, settings, relation, grouping, where, selected)
     places = {**_places(view, relation, grouping, selected), **_source_places(catalog), **settings.places}
     return replace(query, places=places)
+
+
+def _ctes(reader: From, view: ViewStatement, found: Layers) -> Mapping[str, Relation]:
+    """The queries in WITH that FROM may name; the one that numbers rows is read with the query around it."""
+    ctes = reader.with_ctes(view.query, {}, but=found.inner)
+    for node in (found.subquery, found.inner):
+        if found.outer is not None and node is not None:
+            ctes = reader.with_ctes(node, ctes)
+    return ctes
+
+
+def _around(view: ViewStatement, found: Layers, selected: Selected) -> Selected:
+    if found.subquery is not None:
+        refuse_extras(found.subquery, {"this", "alias", "with_"}, view.span, SELECT_REASONS)
+    refuse_extras(found.inner, _CLAUSES, view.span, SELECT_REASONS)
+    assert selected.ranking is not None
+    output, ranking = OuterReader(view, found.outer, found.name, selected.output, selected.ranking).read()
+    return replace(selected, output=output, ranking=ranking)
 
 
 def _top_select(view: ViewStatement) -> Any:
@@ -86,8 +112,7 @@ def _top_select(view: ViewStatement) -> Any:
         )  # fmt: skip
     if not isinstance(node, exp.Select):
         raise LaminarError("LMR0005", "a view is a SELECT", where=view.span(node))
-    allowed = {"expressions", "from_", "where", "group", "having", "with_", "joins"}
-    refuse_extras(node, allowed, view.span, SELECT_REASONS)
+    refuse_extras(node, _CLAUSES, view.span, SELECT_REASONS)
     return node
 
 
@@ -112,8 +137,19 @@ def _selected(view: ViewStatement, select: Any, relation: Relation, grouping: Gr
                 "LMR0204", "an aggregate over a window needs GROUP BY", where=grouping.windowing.where,
                 hint="Add GROUP BY window_start, window_end.",
             )  # fmt: skip
+        _refuse_distinct(view, select)
         return select_grouped(view, select, rows, grouping, aggregates)
+    if select.args.get("distinct") is not None:
+        return select_distinct(view, select, rows, grouping)
     return select_rows(view, select, rows, grouping)
+
+
+def _refuse_distinct(view: ViewStatement, select: Any) -> None:
+    if select.args.get("distinct") is not None:
+        raise LaminarError(
+            "LMR0011", "SELECT DISTINCT is not supported over groups", where=view.span(select),
+            hint="GROUP BY the columns gives each combination once.",
+        )  # fmt: skip
 
 
 def _has_aggregate(select: Any) -> bool:
@@ -153,10 +189,13 @@ def _assembled(
         max_windows_per_group=settings.limits.get("max_windows_per_group"),
         max_state_rows=settings.limits.get("max_state_rows"),
         gap_fill=settings.gap_fill,
+        max_gap=settings.max_gap,
         partition=settings.partition,
         sql=view.sql,
         file=view.where.file,
         explicit_emit=settings.emission is not None,
+        is_grouped=selected.is_grouped,
+        ranking=selected.ranking,
         labels=settings.labels,
         not_wired=selected.not_wired,
     )

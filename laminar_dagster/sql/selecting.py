@@ -9,13 +9,17 @@ from sqlglot import exp
 
 from laminar_dagster.errors import LaminarError, NotWiredError, Span
 from laminar_dagster.semantics import types as t
-from laminar_dagster.semantics.expressions import Column, Expression, Named
-from laminar_dagster.semantics.query import AggregateCall
+from laminar_dagster.semantics.expressions import Column, Expression, Named, replaced
+from laminar_dagster.semantics.query import AggregateCall, Ranking
+from laminar_dagster.semantics.ranking import values_of_rows
+from laminar_dagster.semantics.spark_sql import display
+from laminar_dagster.semantics.windows import Session
 from laminar_dagster.sql.aggregates import Aggregates
 from laminar_dagster.sql.expressions import Resolver
-from laminar_dagster.sql.grouping import Grouping
+from laminar_dagster.sql.grouping import Grouping, all_unmarked
 from laminar_dagster.sql.inputs import expand_star, unnamed
 from laminar_dagster.sql.names import Scope, is_grouped, unmarked
+from laminar_dagster.sql.ranking import OverReader, qualified, window_call
 from laminar_dagster.sql.statements import ViewStatement
 from laminar_dagster.sql.windows import WindowUse
 
@@ -29,6 +33,8 @@ class Selected:
     having: Expression | None = None
     aggregates: tuple[AggregateCall, ...] = ()
     places: dict[str, Span] = field(default_factory=dict)
+    is_grouped: bool = True
+    ranking: Ranking | None = None
     not_wired: tuple[NotWiredError, ...] = ()
 
 
@@ -39,8 +45,19 @@ def select_grouped(
     window = WindowUse(grouping.windowing, rows)
     output: list[Named] = []
     meanings: dict[str, Expression] = {}
+    over_groups = Resolver(view, scope, "OVER", aggregates, window)
+    over = OverReader(
+        over_groups,
+        lambda found, node: grouping.output(found, over_groups, over_groups.at(node)),
+        grouping.windowing,
+        keyed=bool(grouping.keys),
+    )
     for item in select.expressions:
         r = Resolver(view, scope, "SELECT", aggregates, window)
+        call = window_call(item)
+        if call is not None:
+            output.append(_numbered(item, call, over, output))
+            continue
         expression = r.resolve(item.this if isinstance(item, exp.Alias) else item)
         name = _name(item, expression, r)
         _check_name(name, output, r.at(item))
@@ -48,10 +65,22 @@ def select_grouped(
         if isinstance(item, exp.Alias):
             meanings[name.lower()] = expression
     having = _having(view, select, scope, grouping, aggregates, window, meanings)
-    places = dict(aggregates.places)
+    ranking = qualified(select, over)
+    places = {**aggregates.places, **_places_of(over)}
     if select.args.get("having") is not None:
         places["having"] = view.span(select.args["having"])
-    return Selected(tuple(output), having, tuple(aggregates.calls), places)
+    return Selected(tuple(output), having, tuple(aggregates.calls), places, ranking=ranking)
+
+
+def _numbered(item: Any, call: Any, over: OverReader, output: list[Named]) -> Named:
+    if not isinstance(item, exp.Alias):
+        raise unnamed(over.r.at(item))
+    _check_name(item.alias, output, over.r.at(item))
+    return Named(item.alias, over.read(call))
+
+
+def _places_of(over: OverReader) -> dict[str, Span]:
+    return {} if over.where is None else {"ranking": over.where}
 
 
 def _having(
@@ -70,28 +99,61 @@ def _having(
 def select_rows(view: ViewStatement, select: Any, rows: Scope, grouping: Grouping) -> Selected:
     """A query that aggregates nothing: its rows wait for their window. Without a window it is refused for now."""
     scope = replace(rows, bounds=grouping.windowing is not None, hides_bounds=False)
-    output: list[Named] = []
-    for item in select.expressions:
-        r = Resolver(view, scope, "SELECT", None, WindowUse(grouping.windowing, rows))
-        for named in expand_star(item, r) or [_row_item(item, r)]:
-            _check_name(named.name, output, r.at(item))
-            output.append(named)
+    r = Resolver(view, scope, "SELECT", None, WindowUse(grouping.windowing, rows))
+    over = OverReader(r, lambda found, _: all_unmarked(found), grouping.windowing, keyed=False)
+    output = tuple(named for named, _ in chosen_columns(select, r, over))
+    ranking = qualified(select, over)
     if grouping.windowing is not None:
-        return Selected(tuple(output))
+        return Selected(output, places=_places_of(over), is_grouped=False, ranking=ranking)
     refusal = NotWiredError(
         "LMR0902",
         "a query with neither a window nor an aggregate is part of the language, but this version cannot run it yet",
         where=view.span(select.expressions[0]) if select.expressions else view.where,
         hint="Read the source through a window: FROM TUMBLE(source, event_time, INTERVAL '1' MINUTE).",
     )
-    return Selected(tuple(output), not_wired=(refusal,))
+    return Selected(output, is_grouped=False, not_wired=(refusal,))
+
+
+def select_distinct(view: ViewStatement, select: Any, rows: Scope, grouping: Grouping) -> Selected:
+    """SELECT DISTINCT: what is selected of the rows becomes the group."""
+    chosen = select_rows(view, select, rows, grouping)
+    if chosen.ranking is not None:
+        raise LaminarError(
+            "LMR0011", "DISTINCT over row numbers keeps every row", where=view.span(select),
+            hint="Leave DISTINCT out.",
+        )  # fmt: skip
+    if grouping.windowing is not None and isinstance(grouping.windowing.kind, Session):
+        raise LaminarError(
+            "LMR0011", "SELECT DISTINCT is not supported over SESSION", where=view.span(select),
+            hint="GROUP BY the columns whose values have sessions of their own.",
+        )  # fmt: skip
+    values = values_of_rows(named.expression for named in chosen.output)
+    keys: dict[Expression, Expression] = {value: Column(f"k{i}", value.type) for i, value in enumerate(values)}
+    for value in values:
+        grouping.add_key(display(value), value)
+    output = tuple(Named(named.name, replaced(named.expression, keys)) for named in chosen.output)
+    return replace(chosen, output=output, is_grouped=True)
+
+
+def chosen_columns(select: Any, r: Resolver, over: OverReader | None = None) -> list[tuple[Named, Span]]:
+    """What SELECT lists of rows, `*` spelt out, each with its place."""
+    found: list[tuple[Named, Span]] = []
+    for item in select.expressions:
+        where = r.at(item)
+        call = window_call(item) if over is not None else None
+        if over is not None and call is not None:
+            found.append((_numbered(item, call, over, [named for named, _ in found]), where))
+            continue
+        for named in expand_star(item, r) or [_row_item(item, r)]:
+            _check_name(named.name, [earlier for earlier, _ in found], where)
+            found.append((named, where))
+    return found
 
 
 def _row_item(item: Any, r: Resolver) -> Named:
     expression = r.resolve(item.this if isinstance(item, exp.Alias) else item)
     name = _name(item, expression, r)
-    shown = unmarked(expression) if isinstance(expression, Column) else expression
-    return Named(name, _typed(shown, r.at(item)))
+    return Named(name, _typed(all_unmarked(expression), r.at(item)))
 
 
 def _name(item: Any, expression: Expression, r: Resolver) -> str:

@@ -24,6 +24,7 @@ class Settings:
     null_event_time: str
     limits: Mapping[str, int]
     gap_fill: str | None
+    max_gap: int | None
     labels: Mapping[str, str]
     places: Mapping[str, Span]
 
@@ -40,8 +41,9 @@ def read_settings(view: ViewStatement) -> Settings:
         partition=values.get("partition", "day"),
         routes=_routes(view, values),
         null_event_time=values.get("on_null_event_time", "side_output"),
-        limits={name: value for name, value in values.items() if name.startswith("max_")},
+        limits={name: values[name] for name in o.LIMITS if name in values},
         gap_fill=clauses.gap_fill,
+        max_gap=values.get("max_gap"),
         labels={name: values[name] for name in o.LABELS if name in values},
         places=_places(view),
     )

@@ -14,8 +14,6 @@ from laminar_dagster.conformance.scorecard import Status
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 NOT_MODELLED = {
     "an_interval_join_matches_within_its_bounds",
-    "rw_gap_fill_locf",
-    "top_n_runs_when_the_window_closes",
 }
 
 

@@ -25,6 +25,7 @@ KILLED = (
     "two_sources_min_watermark_gates_close",
     "idle_timeout_closes_the_last_window_on_an_empty_tick",
     "a_division_by_zero_is_set_aside",
+    "a_gap_is_filled_over_epochs_and_restarts",
 )
 OVER_CONNECT = (
     "a_division_by_zero_is_set_aside",
@@ -32,6 +33,7 @@ OVER_CONNECT = (
     "a_slow_source_keeps_windows_open_for_the_fast_one",
     "date_in_group_by_is_a_window",
     "filter_limits_one_aggregate",
+    "gap_fill_of_days_across_daylight_saving",
     "having_is_applied_to_the_closed_window",
     "idle_timeout_closes_the_last_window_on_an_empty_tick",
     "late_rows_stay_late_after_a_restart",

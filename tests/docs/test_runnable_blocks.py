@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import sys
 from pathlib import Path
 
@@ -11,7 +12,12 @@ from pyspark.sql import SparkSession
 from laminar_dagster.cli import main
 from tests.docs.pages import ROOT, Command, SavedFile, same, steps
 
-RUNNABLE = ("README.md", "docs/tutorial/first-view.md")
+RUNNABLE = {
+    "README.md": 4,
+    "docs/tutorial/first-view.md": 4,
+    "docs/how-to/follow-changes.md": 5,
+    "docs/how-to/use-from-python.md": 1,
+}
 
 
 @pytest.mark.spark
@@ -30,7 +36,7 @@ def test_the_page_can_be_followed_step_by_step(
         commands += 1
         printed = _printed(step, monkeypatch, capsys)
         assert same(step.output, printed), f"{' '.join(step.arguments)} printed:\n{printed}"
-    assert commands >= 4
+    assert commands >= RUNNABLE[name]
 
 
 def _save(path: Path, text: str) -> None:
@@ -39,9 +45,12 @@ def _save(path: Path, text: str) -> None:
 
 
 def _printed(command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    monkeypatch.setattr(sys, "argv", list(command.arguments))
-    with pytest.raises(SystemExit):
-        main()
+    if command.arguments[0] == "python":
+        runpy.run_path(command.arguments[1], run_name="__main__")
+    else:
+        monkeypatch.setattr(sys, "argv", list(command.arguments))
+        with pytest.raises(SystemExit):
+            main()
     captured = capsys.readouterr()
     return captured.out + captured.err
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from laminar_dagster.engine.run import RunOptions, ViewRun, open_view
 from laminar_dagster.engine.sources.memory import MemoryConnector
 from laminar_dagster.plan.build import plan_script
 from laminar_dagster.semantics.time import MINUTE, SECOND, from_iso
-from state_store import StoreReader
+from state_store import MaintenancePolicy, StoreReader
 
 pytestmark = pytest.mark.spark
 
@@ -102,10 +103,8 @@ def test_a_kill_before_the_commit_of_a_compaction_leaves_the_state_as_it_was(
     assert the_result(tmp_path)[0]["n"] == 2
 
 
-def test_the_number_of_state_files_stays_bounded_over_many_epochs(
-    source: MemoryConnector, run: ViewRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compaction, "FILES_PER_BUCKET", 4)
+def test_the_number_of_state_files_stays_bounded_over_many_epochs(source: MemoryConnector, run: ViewRun) -> None:
+    run.options = replace(run.options, maintenance=MaintenancePolicy(files_per_bucket=4))
     for second in range(12):
         commit_and_step(source, run, [a_row(second)])
         assert len(run.runtime.store.table("partials").files()) <= 5

@@ -14,6 +14,7 @@ from laminar_dagster.conformance.reference_runner import ReferenceRunner
 from laminar_dagster.conformance.spark_runner import SparkRunner
 from laminar_dagster.engine import merging
 from laminar_dagster.semantics.time import SECOND, from_iso
+from state_store import MaintenancePolicy
 
 pytestmark = pytest.mark.spark
 
@@ -58,12 +59,52 @@ def observed(runner: Runner, sql: str, drawn: list[list[dict[str, Any]]], ticks:
         runner.close()
 
 
-def table(found: Observed) -> Counter[tuple[Any, ...]]:
-    return Counter(tuple(row[c] for c in ("window_start", "window_end", "k", "n", "s", "hi")) for row in found.table)
+RESULTS = ("window_start", "window_end", "k", "n", "s", "hi")
+
+
+def table(found: Observed, columns: tuple[str, ...] = RESULTS) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row[c] for c in columns) for row in found.table)
 
 
 def aside(found: Observed) -> Counter[tuple[Any, ...]]:
     return Counter((entry["kind"], *(entry["row"][c] for c in ("k", "v", "ts"))) for entry in found.side_output)
+
+
+FIRST_ROWS = """
+CREATE SOURCE ev (k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND)
+WITH (connector = 'memory');
+CREATE MATERIALIZED VIEW out AS
+SELECT window_start, window_end, k, v, ROW_NUMBER() OVER (PARTITION BY window_end{by} ORDER BY v DESC NULLS LAST) AS n
+FROM {window}
+QUALIFY n <= {limit}
+ALLOW LATENESS INTERVAL '3' SECOND
+EMIT ON WINDOW CLOSE;
+"""
+
+
+@pytest.mark.parametrize("kind", ["hop", "cumulate", "session"])
+@settings(
+    max_examples=4,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    drawn=commits,
+    cut=st.frozensets(st.integers(0, 5)),
+    by=st.sampled_from(["", ", k"]),
+    limit=st.integers(1, 2),
+)
+def test_the_first_rows_of_windows_are_the_same_under_any_cut(
+    spark: Any, kind: str, drawn: list[list[dict[str, Any]]], cut: frozenset[int], by: str, limit: int
+) -> None:
+    sql = FIRST_ROWS.format(window=WINDOWS[kind], by=by, limit=limit)
+    eager = MaintenancePolicy(files_per_bucket=1)
+    on_spark = observed(SparkRunner(lambda: spark, maintenance=eager), sql, drawn, cut)
+    by_rule = observed(ReferenceRunner(), sql, drawn, frozenset())
+    columns = ("window_start", "window_end", "k", "v", "n")
+    assert table(on_spark, columns) == table(by_rule, columns)
+    assert aside(on_spark) == aside(by_rule)
 
 
 @pytest.mark.parametrize("kind", WINDOWS)

@@ -54,6 +54,9 @@ OTHER = {
     "another lateness": SOURCE + VIEW.replace("EMIT", "ALLOW LATENESS INTERVAL '1' SECOND EMIT"),
     "having": SOURCE + VIEW.replace("EMIT", "HAVING COUNT(*) > 1 EMIT"),
     "another type of an argument": SOURCE.replace("v BIGINT", "v DOUBLE") + VIEW,
+    "gap fill": SOURCE + VIEW.replace("EMIT", "GAP FILL LOCF EMIT"),
+    "another gap fill": SOURCE + VIEW.replace("EMIT", "GAP FILL NULL EMIT"),
+    "a longest gap": SOURCE + VIEW.replace("EMIT", "GAP FILL LOCF EMIT") + " WITH (max_gap = '1 hour')",
     "another partition": SOURCE + VIEW + " WITH (partition = 'hour')",
     "another route": SOURCE + VIEW + " WITH (side_output.late = 'metrics_only')",
 }

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.semantics import types as t
-from laminar_dagster.semantics.aggregates import AGGREGATES, SYNONYMS, Distinct, Kernel, Ordering, aggregate_called
+from laminar_dagster.semantics.aggregates import (
+    AGGREGATES,
+    REMAINING_ROWS,
+    SYNONYMS,
+    Distinct,
+    Kernel,
+    Ordering,
+    aggregate_called,
+)
 from laminar_dagster.semantics.aggregates.sketches import rank
 from laminar_dagster.semantics.expressions import Literal, RowError
 from laminar_dagster.semantics.functions import ArgumentTypeError
@@ -24,10 +32,8 @@ TAKES = {
 CONSTANTS = {"approx_percentile": (0.5,), "percentile_approx": (0.5,)}
 ARRAYS = ("array_agg", "collect_list", "collect_set")
 COUNTS = ("count", "approx_count_distinct")
-CANNOT_RETRACT = {
-    "first", "last", "any_value", "approx_count_distinct", "approx_percentile", "percentile_approx", "median",
-    "histogram",
-}  # fmt: skip
+CANNOT_RETRACT = {"approx_count_distinct", "approx_percentile", "percentile_approx", "median"}
+BY_WEIGHT = {"count", "sum", "avg", "bool_and", "bool_or", "bit_xor"}
 
 
 def some_kernel(name: str, **more: Any) -> Kernel:
@@ -62,9 +68,10 @@ def test_over_no_value_a_count_is_zero_an_array_is_empty_and_all_else_is_null(na
 
 @pytest.mark.parametrize("name", AGGREGATES)
 def test_templates_speak_of_nothing_but_a_row_and_of_the_aggregate_s_own_columns(name: str) -> None:
-    for kernel in (some_kernel(name), some_kernel(name, distinct=True)):
+    plain = [some_kernel(name), some_kernel(name, distinct=True)]
+    for kernel in (*plain, *(kernel.weighted for kernel in plain if kernel.weighted is not None)):
         columns = {partial.name: "c" for partial in kernel.partials}
-        assert kernel.mentions <= {"x", "y", "t", "keep"}
+        assert kernel.mentions <= {"x", "y", "t", "keep", *("w" if kernel not in plain else "")}
         assert all(partial.merge.format(p="c", **columns) for partial in kernel.partials)
         assert kernel.finish.format(**columns)
         assert (kernel.overflow or "").format(**columns) is not None
@@ -73,6 +80,31 @@ def test_templates_speak_of_nothing_but_a_row_and_of_the_aggregate_s_own_columns
 
 def test_the_aggregates_that_cannot_retract_say_so() -> None:
     assert {name for name in AGGREGATES if not some_kernel(name).accepts_retraction} == CANNOT_RETRACT
+    assert {name for name in AGGREGATES if some_kernel(name).weighted is None} == CANNOT_RETRACT
+
+
+def test_the_aggregates_that_retract_by_weight_alone_do_not_grow_over_it() -> None:
+    kernels = {name: some_kernel(name) for name in AGGREGATES}
+    assert {name for name, kernel in kernels.items() if kernel.retraction == "weight"} == BY_WEIGHT
+    steady = {name for name, kernel in kernels.items() if kernel.weighted and kernel.weighted.grows is None}
+    assert steady == BY_WEIGHT
+
+
+@pytest.mark.parametrize("name", sorted(set(AGGREGATES) - CANNOT_RETRACT))
+def test_a_weighted_kernel_is_the_same_aggregate_over_rows_with_weights(name: str) -> None:
+    for kernel in (some_kernel(name), some_kernel(name, distinct=True)):
+        weighted = kernel.weighted
+        assert weighted is not None
+        assert weighted.mentions >= {"w"}
+        assert weighted.inputs == kernel.inputs
+        assert weighted.retraction == kernel.retraction
+        assert (weighted.arguments, weighted.result, weighted.fresh) == (kernel.arguments, kernel.result, kernel.fresh)
+        assert (weighted.aggregate, weighted.constants) == (name, kernel.constants)
+
+
+def test_the_rows_that_remain_are_counted_by_weight() -> None:
+    assert REMAINING_ROWS.mentions == {"x", "w"}
+    assert REMAINING_ROWS.grows is None
 
 
 @pytest.mark.parametrize("name", [name for name, a in AGGREGATES.items() if a.distinct is Distinct.OWN])

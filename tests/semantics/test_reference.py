@@ -248,7 +248,7 @@ def test_a_retraction_whose_window_is_closed_is_late_too() -> None:
 
 def test_a_projection_keeps_its_rows_until_the_window_closes() -> None:
     doubled = Call("multiply", (V, Literal(2, t.BIGINT)), t.BIGINT)
-    query = replace(view(where=above(0)), keys=(), aggregates=(), output=named(k=K, twice=doubled))
+    query = replace(view(where=above(0)), keys=(), aggregates=(), output=named(k=K, twice=doubled), is_grouped=False)
     first, second = run(query, [[row("A", 1, 1), row("A", 1, 1), row("B", BIG, 2)]], [[row("Z", 9, 10)]])
     assert first.rows == ()
     assert aside(first) == [("error", "overflow", BIG)]
@@ -256,7 +256,7 @@ def test_a_projection_keeps_its_rows_until_the_window_closes() -> None:
 
 
 def test_a_projection_without_a_window_passes_rows_and_retractions_on() -> None:
-    query = replace(view(window=None, emit=CHANGES), keys=(), aggregates=(), output=named(k=K, v=V))
+    query = replace(view(window=None, emit=CHANGES), keys=(), aggregates=(), output=named(k=K, v=V), is_grouped=False)
     reference = Reference(query)
     first = reference.epoch([Commit("ev", [row("A", 1, 1), row("A", 1, 1)])], 10**18)
     second = reference.epoch([Commit("ev", [row("A", 1, 1, -1)])], 10**18)

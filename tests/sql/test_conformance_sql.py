@@ -54,7 +54,6 @@ def test_everything_with_tumbling_windows_that_close_once_is_planned() -> None:
         "cdf",
         "max_groups",
         "TIME ZONE",
-        "GAP FILL",
         "ROW_NUMBER",
     )
     simple = [

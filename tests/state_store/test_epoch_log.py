@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,3 +156,37 @@ def test_the_log_stays_short_and_loses_no_row(tmp_path: Path, monkeypatch: pytes
     assert files < 8
     assert [commit.epoch for commit in reader.log.commits()] == list(range(epochs, 0, -1))
     assert reader.commit(3) is not None
+
+
+def test_a_plan_that_a_new_run_writes_after_a_compaction_of_the_log_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "COMPACT_ABOVE", 2)
+    with StoreWriter(tmp_path / "v") as store:
+        store.tail()
+        store.begin(a_plan(1))
+        store.finish(a_commit(1))
+    with StoreWriter(tmp_path / "v") as store:
+        store.tail()
+        store.begin(a_plan(2))
+    assert StoreReader(tmp_path / "v").tail().unfinished == a_plan(2)
+
+
+def test_a_row_whose_number_is_taken_is_refused_and_not_passed_over(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "v") as store:
+        store.tail()
+        store.begin(a_plan(1))
+        store.seq = 0
+        with pytest.raises(StoreBusyError):
+            store.finish(a_commit(1))
+
+
+def test_what_a_later_version_adds_to_a_row_is_passed_over(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "v") as store:
+        store.tail()
+        row = log.entry(1, "plan", a_plan())
+        body = {**json.loads(row["body"]), "something_new": {"a": 1}}
+        store.log.table.commit(
+            add=[store.log._write([{**row, "body": json.dumps(body)}])], application=log.LOG, number=1
+        )
+        assert store.tail().unfinished == a_plan()

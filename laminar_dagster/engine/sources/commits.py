@@ -49,7 +49,7 @@ class SourceCommit:
     """One commit: a Delta version, a file, a test's commit. `order` sorts commits of different sources.
 
     A `snapshot` stands for all that a Delta table held at a version; which rows of its files count (deletion
-    vectors), only Delta's own reader knows.
+    vectors), only Delta's own reader knows. `watermark` is what a view hands on with its epoch.
     """
 
     source: str
@@ -57,6 +57,7 @@ class SourceCommit:
     order: int
     files: tuple[SourceFile, ...]
     snapshot: bool = False
+    watermark: int | None = None
 
     @property
     def estimated_rows(self) -> int:
@@ -64,12 +65,15 @@ class SourceCommit:
 
     def to_json(self) -> dict[str, Any]:
         files = [[f.path, f.size, f.rows, f.low, f.high, f.nulls, list(f.partition)] for f in self.files]
-        return {"source": self.source, "id": self.id, "order": self.order, "files": files, "snapshot": self.snapshot}
+        handed_on = {} if self.watermark is None else {"watermark": self.watermark}
+        body = {"source": self.source, "id": self.id, "order": self.order, "files": files, "snapshot": self.snapshot}
+        return {**body, **handed_on}
 
     @staticmethod
     def from_json(entry: dict[str, Any]) -> SourceCommit:
         files = tuple(_source_file(*values) for values in entry["files"])
-        return SourceCommit(entry["source"], entry["id"], entry["order"], files, entry["snapshot"])
+        watermark = entry.get("watermark")
+        return SourceCommit(entry["source"], entry["id"], entry["order"], files, entry["snapshot"], watermark)
 
 
 def _source_file(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -69,27 +71,47 @@ class FilesConnector:
                 committed="Nothing was read; all earlier epochs stand.",
             )
         listed: list[tuple[int, str, Path, int]] = []
-        for path in self.listed():
+        below = len(str(self.path)) + 1
+        for entry in self._entries():
+            name = entry.path[below:]
+            if name not in seen and not self._wanted(Path(entry.path)):
+                continue
             try:
-                status = path.stat()
+                status = entry.stat()
             except FileNotFoundError:
                 continue
-            name = self._name(path)
-            if not can_be_named(str(path)):
-                raise unreadable(self.source.name, str(path), "the name has both a colon and one of [ ] { } * ?")
             if name not in seen:
-                listed.append((status.st_mtime_ns, name, path, status.st_size))
+                self._require_name(entry.path)
+                listed.append((status.st_mtime_ns, name, Path(entry.path), status.st_size))
             elif seen[name] != status.st_size:
                 raise self._changed(name, seen[name], status.st_size)
         return [(path, size, at // 1_000_000) for at, _, path, size in sorted(listed)]
 
     def listed(self) -> Iterator[Path]:
-        """The source's files, in no order. What is hidden, or in a hidden folder, is not there yet."""
-        for path in self.path.rglob("*"):
-            parts = path.relative_to(self.path).parts
-            if any(part.startswith(("_", ".")) for part in parts) or not self._wanted(path) or not path.is_file():
-                continue
-            yield path
+        """The source's files, in no order."""
+        paths = (Path(entry.path) for entry in self._entries())
+        return (path for path in paths if self._wanted(path))
+
+    def _entries(self) -> Iterator[os.DirEntry[str]]:
+        """All files below the directory. What is hidden, or in a hidden folder, is not there yet.
+
+        Each epoch goes through all of them, so nothing is made of a file here that it may do without.
+        """
+        folders = [str(self.path)]
+        while folders:
+            # A folder that is gone by now, or that may not be read, holds nothing.
+            with contextlib.suppress(FileNotFoundError, PermissionError), os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.name.startswith(("_", ".")):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    elif entry.is_file():
+                        yield entry
+
+    def _require_name(self, path: str) -> None:
+        if not can_be_named(path):
+            raise unreadable(self.source.name, path, "the name has both a colon and one of [ ] { } * ?")
 
     def _wanted(self, path: Path) -> bool:
         last = path.suffix.lower()

@@ -14,8 +14,9 @@ from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFi
 from laminar_dagster.engine.sources.footers import Footers
 from laminar_dagster.engine.sources.parquet import parquet_frame
 from laminar_dagster.engine.sources.paths import located
+from laminar_dagster.plan.plan import WEIGHT_COLUMN
 from laminar_dagster.semantics.query import Field, Source
-from laminar_dagster.semantics.types import DataType
+from laminar_dagster.semantics.types import BIGINT, DataType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,14 +52,29 @@ class MemoryConnector:
 
     def append(self, rows: Sequence[Mapping[str, Any]], order: int) -> None:
         """One commit. Values are in the engine's form: microseconds, days, Decimals."""
-        self.root.mkdir(parents=True, exist_ok=True)
         columns = {f.name: _array([row.get(f.name) for row in rows], f.type) for f in self.source.columns}
-        number = len(list(self.root.glob("*.parquet")))
-        pq.write_table(pa.table(columns), self.root / f"{number:08d}-{order:08d}.parquet")
+        if self.source.takes_retractions:
+            columns[WEIGHT_COLUMN] = pa.array([row.get(WEIGHT_COLUMN, 1) for row in rows], pa.int64())
+        self.append_table(pa.table(columns), order)
+
+    def append_table(self, table: pa.Table, order: int, position: Any = None) -> None:
+        """One commit of columns that have their declared types; its number is behind `position`."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        number = max([_number(path) + 1 for path in self._files(None)] + [position or 0])
+        pq.write_table(table, self.root / f"{number:08d}-{order:08d}.parquet")
+
+    def forget(self, position: Any) -> None:
+        """Delete what was taken up to the position."""
+        for path in self._files(None):
+            if _number(path) < (position or 0):
+                path.unlink()
+
+    def _files(self, position: Any) -> list[Path]:
+        return [path for path in sorted(self.root.glob("*.parquet")) if _number(path) >= (position or 0)]
 
     def pending(self, position: Any, limit: Limit) -> list[SourceCommit]:
         found: list[SourceCommit] = []
-        for path in sorted(self.root.glob("*.parquet"))[position or 0 :]:
+        for path in self._files(position):
             number, order = path.stem.split("-")
             plain = SourceFile(str(path), path.stat().st_size)
             files = Footers(self.source, self.source.watermark_column).of([plain])
@@ -69,13 +85,18 @@ class MemoryConnector:
         return found
 
     def backlog(self, position: Any) -> int:
-        return len(list(self.root.glob("*.parquet"))) - (position or 0)
+        return len(self._files(position))
 
     def position_after(self, commits: Sequence[SourceCommit], position: Any) -> Any:
-        return (position or 0) + len(commits)
+        return max([int(commit.id) + 1 for commit in commits] + [position or 0])
 
     def frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
-        return parquet_frame(spark, self.fields(), commits)
+        weight = (Field(WEIGHT_COLUMN, BIGINT),) if self.source.takes_retractions else ()
+        return parquet_frame(spark, (*self.fields(), *weight), commits)
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.split("-")[0])
 
 
 def _array(values: list[Any], type_: DataType) -> pa.Array:

@@ -9,7 +9,8 @@ from laminar_dagster.engine.sources.commits import Connector
 from laminar_dagster.engine.sources.delta import DeltaConnector
 from laminar_dagster.engine.sources.files import FilesConnector
 from laminar_dagster.engine.sources.memory import MemoryConnector
-from laminar_dagster.semantics.query import Source
+from laminar_dagster.engine.sources.view import ViewConnector
+from laminar_dagster.semantics.query import VIEW_CONNECTOR, Source
 
 CONNECTORS: dict[str, Callable[[Source, Path], Connector]] = {
     "delta": DeltaConnector,
@@ -18,6 +19,8 @@ CONNECTORS: dict[str, Callable[[Source, Path], Connector]] = {
 }
 
 
-def connect(source: Source, root: Path) -> Connector:
-    """The connector of a source; relative paths are below `root`."""
+def connect(source: Source, root: Path, data: Path) -> Connector:
+    """The connector of a source; relative paths are below `root`, other views' stores below `data`."""
+    if source.connector == VIEW_CONNECTOR:
+        return ViewConnector(source, root, data)
     return CONNECTORS[source.connector](source, root)

@@ -10,6 +10,7 @@ from laminar_dagster.semantics.aggregates.frequencies import FREQUENCIES
 from laminar_dagster.semantics.aggregates.kernel import (
     KEEP,
     TIME,
+    WEIGHT,
     Aggregate,
     Constant,
     Distinct,
@@ -34,6 +35,16 @@ SYNONYMS = {
 }  # fmt: skip
 
 
+def _remaining_rows() -> Kernel:
+    kernel = AGGREGATES["count"].kernel().weighted
+    assert kernel is not None
+    return kernel
+
+
+# How many rows of a group retractions have left: COUNT(*) over rows with weights. A group with none is no more.
+REMAINING_ROWS = _remaining_rows()
+
+
 def aggregate_called(name: str) -> Aggregate | None:
     """The aggregate of that name, in any letter case, or None."""
     lower = name.lower()
@@ -43,8 +54,10 @@ def aggregate_called(name: str) -> Aggregate | None:
 __all__ = [
     "AGGREGATES",
     "KEEP",
+    "REMAINING_ROWS",
     "SYNONYMS",
     "TIME",
+    "WEIGHT",
     "Aggregate",
     "Constant",
     "Distinct",

@@ -14,6 +14,7 @@ from laminar_dagster.semantics.aggregates.kernel import (
     ordered,
     present,
 )
+from laminar_dagster.semantics.aggregates.sets import BY_TIME, BY_VALUE, REMAINING, normal, weighed, weighed_values
 from laminar_dagster.semantics.functions import order
 
 Choice = Callable[..., Any]
@@ -24,7 +25,7 @@ def null_first(value: Any) -> tuple[bool, Any]:
     return (value is not None, order(value) if value is not None else ())
 
 
-def _extreme(name: str, spark: str, choose: Choice, summary: str, retraction: str = "value") -> Aggregate:
+def _extreme(name: str, spark: str, choose: Choice, summary: str) -> Aggregate:
     partial = PartialColumn(spark, f"{spark}({{x}})", f"{spark}({{p}})")
 
     def fresh(values: Values) -> Any:
@@ -33,7 +34,8 @@ def _extreme(name: str, spark: str, choose: Choice, summary: str, retraction: st
 
     def build(signature: Signature) -> Kernel:
         type_ = ordered(signature.first)
-        return Kernel((type_,), type_, (partial,), f"{{{spark}}}", fresh, retraction=retraction)
+        kernel = Kernel((type_,), type_, (partial,), f"{{{spark}}}", fresh)
+        return kernel.with_weights((weighed_values(type_),), f"array_{spark}({REMAINING}).x", grows=BY_VALUE)
 
     return Aggregate(name, build, summary)
 
@@ -50,7 +52,9 @@ def _timely(name: str, spark: str, choose: Choice, summary: str) -> Aggregate:
 
     def build(signature: Signature) -> Kernel:
         type_ = ordered(signature.first)
-        return Kernel((type_,), type_, (partial,), "{row}.x", fresh)
+        rows = weighed(f"named_struct('t', {{t}}, 'x', {normal('x', type_)})", "{keep}")
+        kernel = Kernel((type_,), type_, (partial,), "{row}.x", fresh)
+        return kernel.with_weights((rows,), f"array_{spark}({REMAINING}).x.x", grows=BY_TIME)
 
     return Aggregate(name, build, summary)
 
@@ -67,7 +71,9 @@ def _by(name: str, spark: str, choose: Choice, summary: str) -> Aggregate:
 
     def build(signature: Signature) -> Kernel:
         types = tuple(ordered(type_) for type_ in signature.types)
-        return Kernel(types, types[0], (partial,), "{row}.x", fresh, retraction="value")
+        pairs = weighed(f"named_struct('y', {normal('y', types[1])}, 'x', {normal('x', types[0])})", "{y} IS NOT NULL")
+        kernel = Kernel(types, types[0], (partial,), "{row}.x", fresh)
+        return kernel.with_weights((pairs,), f"array_{spark}({REMAINING}).x.x", grows=BY_VALUE)
 
     return Aggregate(name, build, summary, arguments=2)
 
@@ -88,5 +94,5 @@ CHOOSING = (
         "max_by", "max", max,
         "the first argument's value in the row with the greatest second one; of several the greatest",
     ),
-    _extreme("any_value", "min", min, "some value, always the same one: the least", "none"),
+    _extreme("any_value", "min", min, "some value, always the same one: the least"),
 )  # fmt: skip

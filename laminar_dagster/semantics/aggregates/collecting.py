@@ -1,11 +1,13 @@
 """Aggregates that give all of their values, in an order that follows from the rows and not from their arrival.
 
 Without ORDER BY, values stand in the order of their event times, and where these are equal in their own; with
-DISTINCT, in their own order.
+DISTINCT, in their own order. Over rows with weights, equal rows are one entry that says how often they are there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import Any
 
@@ -24,7 +26,19 @@ from laminar_dagster.semantics.aggregates.kernel import (
     ordered,
     unique,
 )
-from laminar_dagster.semantics.aggregates.sets import BY_ROW, BY_VALUE, distinct_values
+from laminar_dagster.semantics.aggregates.sets import (
+    BY_ROW,
+    BY_TIME,
+    BY_VALUE,
+    PRESENT,
+    REMAINING,
+    REMAINING_VALUES,
+    distinct_values,
+    normal,
+    over_remaining,
+    weighed,
+    weighed_values,
+)
 from laminar_dagster.semantics.expressions import Literal
 from laminar_dagster.semantics.functions import ArgumentTypeError, literal_sql, order
 from laminar_dagster.semantics.types import DataType
@@ -51,67 +65,98 @@ def _sorted(array: str, keys: list[tuple[str, Ordering]]) -> str:
     return f"array_sort({array}, (a, b) -> coalesce({comparison}, 0))"
 
 
-def _compared(a: Any, b: Any, ordering: Ordering) -> int:
-    if a is None or b is None:
-        null = -1 if ordering.nulls_first else 1
-        return 0 if a is b else null if a is None else -null
-    less = 1 if ordering.descending else -1
-    return 0 if order(a) == order(b) else less if order(a) < order(b) else -less
-
-
 # --- rows and sets -------------------------------------------------------------------------------------------
 
 
-def _rows(signature: Signature) -> tuple[PartialColumn, str]:
-    """A partial of rows with a value, and Spark SQL for the values in their order."""
-    keys = [argument_name(position + 1) for position in range(len(signature.order))]
-    fields = "".join(f"'{key}', {{{key}}}, " for key in keys)
-    row = f"named_struct({fields}'t', {{t}}, 'x', {{x}})"
-    partial = PartialColumn(
-        "rows", f"collect_list(CASE WHEN {{x}} IS NOT NULL THEN {row} END)", "flatten(collect_list({p}))"
+@dataclass(frozen=True)
+class _Gathered:
+    """What an aggregate reads and keeps, and the values in their order, in Spark SQL and in Python.
+
+    Over rows with weights it keeps `weighed`, of which `remaining` takes the place of the partial.
+    """
+
+    types: tuple[DataType, ...]
+    partial: PartialColumn
+    values: str
+    fresh: Callable[[Values], list[Any]]
+    grows: str
+    weighed: PartialColumn
+    remaining: str
+    weighed_grows: str
+
+    def kernel(self, result: DataType, finish: str, fresh: Callable[[Values], Any]) -> Kernel:
+        kernel = Kernel(self.types, result, (self.partial,), finish, fresh, grows=self.grows)
+        finish = over_remaining(finish, self.partial.name, self.remaining)
+        return kernel.with_weights((self.weighed,), finish, grows=self.weighed_grows)
+
+
+def _gathered(signature: Signature) -> _Gathered:
+    types = tuple(ordered(type_) for type_ in signature.types)
+    return _set(types[0], signature.order) if signature.distinct else _rows(types, signature.order)
+
+
+def _rows(types: tuple[DataType, ...], orderings: tuple[Ordering, ...]) -> _Gathered:
+    keys = [argument_name(position + 1) for position in range(len(orderings))]
+    row = _row([(key, f"{{{key}}}") for key in keys], "{x}")
+    partial = PartialColumn("rows", f"collect_list(CASE WHEN {PRESENT} THEN {row} END)", "flatten(collect_list({p}))")
+    normal_keys = [(key, normal(key, type_)) for key, type_ in zip(keys, types[1:], strict=True)]
+    return _Gathered(
+        types,
+        partial,
+        f"transform({_rows_in_order(keys, orderings)}, r -> r.x)",
+        lambda found: _values_in_order(found, orderings),
+        BY_ROW,
+        weighed(_row(normal_keys, normal("x", types[0])), PRESENT),
+        f"flatten(transform({REMAINING}, e -> array_repeat(e.x, CAST(e.n AS INT))))",
+        BY_TIME,
     )
+
+
+def _row(keys: list[tuple[str, str]], value: str) -> str:
+    fields = [*keys, (TIME, "{t}"), ("x", value)]
+    return "named_struct(" + ", ".join(f"'{name}', {sql}" for name, sql in fields) + ")"
+
+
+def _rows_in_order(keys: list[str], orderings: tuple[Ordering, ...]) -> str:
     ties = [(TIME, _ASCENDING), ("x", _ASCENDING)]
-    by_order = _sorted("{rows}", [*zip(keys, signature.order, strict=True), *ties])
-    return partial, f"transform({by_order if keys else 'sort_array({rows})'}, r -> r.x)"
+    return _sorted("{rows}", [*zip(keys, orderings, strict=True), *ties]) if keys else "sort_array({rows})"
 
 
 def _values_in_order(values: Values, orderings: tuple[Ordering, ...]) -> list[Any]:
     """`values` are (x, keys…, time)."""
 
     def compare(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
-        by_key = [_compared(left, right, o) for left, right, o in zip(a[1:-1], b[1:-1], orderings, strict=True)]
-        ties = (_compared(a[-1], b[-1], _ASCENDING), _compared(a[0], b[0], _ASCENDING))
+        by_key = [o.compare(left, right) for left, right, o in zip(a[1:-1], b[1:-1], orderings, strict=True)]
+        ties = (_ASCENDING.compare(a[-1], b[-1]), _ASCENDING.compare(a[0], b[0]))
         return next((found for found in (*by_key, *ties) if found), 0)
 
     return [row[0] for row in sorted((v for v in values if v[0] is not None), key=cmp_to_key(compare))]
 
 
-def _set(type_: DataType, orderings: tuple[Ordering, ...]) -> tuple[PartialColumn, str]:
+def _set(type_: DataType, orderings: tuple[Ordering, ...]) -> _Gathered:
     ordering = orderings[0] if orderings else _ASCENDING
-    return distinct_values(type_), f"sort_array({{set}}, {str(not ordering.descending).lower()})"
+    return _Gathered(
+        (type_,),
+        distinct_values(type_),
+        f"sort_array({{set}}, {str(not ordering.descending).lower()})",
+        lambda found: _set_in_order(found, orderings),
+        BY_VALUE,
+        weighed_values(type_),
+        REMAINING_VALUES,
+        BY_VALUE,
+    )
 
 
 def _set_in_order(values: Values, orderings: tuple[Ordering, ...]) -> list[Any]:
     return sorted(unique(values), key=order, reverse=bool(orderings) and orderings[0].descending)
 
 
-def _gathered(signature: Signature) -> tuple[tuple[DataType, ...], PartialColumn, str, Any, str]:
-    """The types that are read, the partial, the ordered values in Spark SQL and in Python, and how it grows."""
-    types, orderings = tuple(ordered(type_) for type_ in signature.types), signature.order
-    if signature.distinct:
-        partial, values = _set(types[0], orderings)
-        return types[:1], partial, values, lambda found: _set_in_order(found, orderings), BY_VALUE
-    partial, values = _rows(signature)
-    return types, partial, values, lambda found: _values_in_order(found, orderings), BY_ROW
-
-
 # --- the aggregates ------------------------------------------------------------------------------------------
 
 
 def _array(signature: Signature) -> Kernel:
-    types, partial, values, fresh, grows = _gathered(signature)
-    result = t.DataType(f"ARRAY<{types[0]}>")
-    return Kernel(types, result, (partial,), values, fresh, retraction="value", grows=grows)
+    gathered = _gathered(signature)
+    return gathered.kernel(t.DataType(f"ARRAY<{gathered.types[0]}>"), gathered.values, gathered.fresh)
 
 
 def _distinct_array(signature: Signature) -> Kernel:
@@ -121,16 +166,16 @@ def _distinct_array(signature: Signature) -> Kernel:
 def _text(signature: Signature) -> Kernel:
     if signature.first != t.STRING:
         raise ArgumentTypeError(f"it takes a STRING, not {signature.first}; write CAST(… AS STRING)")
-    types, partial, values, fresh, grows = _gathered(signature)
+    gathered = _gathered(signature)
     (separator,) = signature.constants
     literal = literal_sql(Literal(separator, t.STRING)).replace("{", "{{").replace("}", "}}")
-    finish = f"CASE WHEN size({{{partial.name}}}) > 0 THEN array_join({values}, {literal}) END"
+    finish = f"CASE WHEN size({{{gathered.partial.name}}}) > 0 THEN array_join({gathered.values}, {literal}) END"
 
     def joined(found: Values) -> str | None:
-        parts = fresh(found)
+        parts = gathered.fresh(found)
         return separator.join(parts) if parts else None
 
-    return Kernel(types, t.STRING, (partial,), finish, joined, retraction="value", grows=grows)
+    return gathered.kernel(t.STRING, finish, joined)
 
 
 def _separator(literal: Literal) -> str:

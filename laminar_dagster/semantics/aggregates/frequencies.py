@@ -19,7 +19,14 @@ from laminar_dagster.semantics.aggregates.kernel import (
     ordered,
     present,
 )
-from laminar_dagster.semantics.aggregates.sets import BY_VALUE, counted_values
+from laminar_dagster.semantics.aggregates.sets import (
+    BY_VALUE,
+    PRESENT,
+    REMAINING,
+    counted_values,
+    over_remaining,
+    weighed_values,
+)
 from laminar_dagster.semantics.expressions import Literal
 from laminar_dagster.semantics.functions import ArgumentTypeError, order
 from laminar_dagster.semantics.types import DataType
@@ -43,7 +50,13 @@ def _mode(signature: Signature) -> Kernel:
         counts = _counts(values)
         return max(counts, key=lambda pair: pair[1])[0] if counts else None
 
-    return Kernel((type_,), type_, (counted_values(type_),), finish, fresh, retraction="value", grows=BY_VALUE)
+    return _counting(Kernel((type_,), type_, (counted_values(type_),), finish, fresh, grows=BY_VALUE))
+
+
+def _counting(kernel: Kernel, keep: str = PRESENT) -> Kernel:
+    """The kernel, which goes by counts, and the same over the counts that are left."""
+    finish = over_remaining(kernel.finish, "counts", REMAINING)
+    return kernel.with_weights((weighed_values(kernel.arguments[0], keep),), finish, grows=BY_VALUE)
 
 
 def _histogram(signature: Signature) -> Kernel:
@@ -59,12 +72,12 @@ def _value_counts(type_: DataType) -> Kernel:
     def fresh(values: Values) -> Any:
         return [{"value": value, "count": count} for value, count in _counts(values)] or None
 
-    return Kernel((type_,), result, (counted_values(type_),), finish, fresh, grows=BY_VALUE)
+    return _counting(Kernel((type_,), result, (counted_values(type_),), finish, fresh, grows=BY_VALUE))
 
 
 def _bins(type_: DataType, bins: int) -> Kernel:
     """Bins of equal width from the least value to the greatest; each value is in the bin that begins at or below it."""
-    finite = "abs({x}) < CAST('Infinity' AS DOUBLE)" if type_.is_float else "true"
+    finite = "abs({x}) < CAST('Infinity' AS DOUBLE)" if type_.is_float else PRESENT
     low, high, last = "CAST(c[0].x AS DOUBLE)", "CAST(c[size(c) - 1].x AS DOUBLE)", bins - 1
     bin_of = f"least({last}, CAST(floor((CAST(e.x AS DOUBLE) - {low}) / w) AS INT))"
     one = _bin(f"{low} + i * w", f"IF(i = {last}, {high}, {low} + (i + 1) * w)", f"filter(c, e -> {bin_of} = i)")
@@ -74,7 +87,8 @@ def _bins(type_: DataType, bins: int) -> Kernel:
     finish = f"CASE WHEN size({{counts}}) > 0 THEN {shown} END"
     result = t.DataType("ARRAY<STRUCT<low:DOUBLE,high:DOUBLE,count:BIGINT>>")
     partial = counted_values(type_, finite)
-    return Kernel((type_,), result, (partial,), finish, lambda v: _binned(v, bins), grows=BY_VALUE)
+    kernel = Kernel((type_,), result, (partial,), finish, lambda v: _binned(v, bins), grows=BY_VALUE)
+    return _counting(kernel, finite)
 
 
 def _bin(low: str, high: str, counts: str) -> str:

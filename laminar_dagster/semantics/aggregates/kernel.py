@@ -5,6 +5,10 @@ FILTER leaves the row out; `{t}` is its event time in microseconds; `{keep}` say
 aggregates to which a NULL is a value. `merge` speaks of partials: `{p}` is the column itself, its siblings go by name.
 `finish` speaks of the merged columns by name. A partial's type is the same before and after a merge, because
 compaction writes merged partials into the files that fresh ones are read with.
+
+Where rows come with weights, an aggregate has a kernel of its own (`weighted`), whose `make` also speaks of `{w}`: how
+often the row is there, never NULL, negative for a retraction. A partial may hold a retraction without its row; when
+it is finished, no row is there less than 0 times. Exact totals take a group of up to 2^31 rows, added or taken back.
 """
 
 from __future__ import annotations
@@ -17,12 +21,12 @@ from typing import Any
 
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Literal
-from laminar_dagster.semantics.functions import ArgumentTypeError
+from laminar_dagster.semantics.functions import ArgumentTypeError, order
 from laminar_dagster.semantics.types import DataType
 from laminar_dagster.semantics.zset import canonical
 
 Values = Sequence[Any]
-TIME, KEEP = "t", "keep"
+TIME, KEEP, WEIGHT = "t", "keep", "w"
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,18 @@ class PartialColumn:
 
 @dataclass(frozen=True)
 class Ordering:
-    """One key of an ORDER BY inside of a call."""
+    """How values of one key of an ORDER BY stand to each other."""
 
     descending: bool = False
     nulls_first: bool = True
+
+    def compare(self, a: Any, b: Any) -> int:
+        """Less than, equal to or greater than 0, as `a` comes before, with or after `b`."""
+        if a is None or b is None:
+            null = -1 if self.nulls_first else 1
+            return 0 if a is b else null if a is None else -null
+        less = 1 if self.descending else -1
+        return 0 if order(a) == order(b) else less if order(a) < order(b) else -less
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,8 @@ class Kernel:
     """One aggregate for one signature.
 
     `fresh` is the plain meaning over all rows of a group, NULLs included: what the reference computes. It is given
-    what `inputs` names: the bare value where that is one thing, else a tuple.
+    what `inputs` names: the bare value where that is one thing, else a tuple. `weighted` computes the same over rows
+    with weights: what `fresh` gives over the rows that remain; None for an aggregate that cannot.
     """
 
     arguments: tuple[DataType, ...]
@@ -72,11 +85,34 @@ class Kernel:
     finish: str
     fresh: Callable[[Values], Any] = field(compare=False)
     overflow: str | None = None
-    retraction: str = "none"
     grows: str | None = None
     aggregate: str = ""
     constants: tuple[Any, ...] = ()
     order: tuple[Ordering, ...] = ()
+    weighted: Kernel | None = None
+
+    def with_weights(
+        self,
+        partials: tuple[PartialColumn, ...],
+        finish: str,
+        *,
+        overflow: str | None = None,
+        grows: str | None = None,
+    ) -> Kernel:
+        """This kernel, and what it becomes over rows with weights."""
+        weighted = replace(self, partials=partials, finish=finish, overflow=overflow, grows=grows)
+        return replace(self, weighted=weighted)
+
+    def called(self, aggregate: str, constants: tuple[Any, ...], order: tuple[Ordering, ...]) -> Kernel:
+        """This kernel as that of a call."""
+        weighted = None if self.weighted is None else self.weighted.called(aggregate, constants, order)
+        return replace(self, aggregate=aggregate, constants=constants, order=order, weighted=weighted)
+
+    @property
+    def retraction(self) -> str:
+        """How it takes a row back: by its `weight`, with a count per `value`, or `none`: not at all."""
+        taking = self if WEIGHT in self.mentions else self.weighted
+        return "none" if taking is None else "weight" if taking.grows is None else "value"
 
     @property
     def accepts_retraction(self) -> bool:
@@ -135,7 +171,7 @@ class Aggregate:
         """The kernel for arguments of these types; ArgumentTypeError where there is none."""
         given = (*constants, *(constant.default for constant in self.constants[len(constants) :]))
         kernel = self.build(Signature(types, given, distinct and self.distinct is Distinct.OWN, order))
-        return replace(kernel, aggregate=self.name, constants=given, order=order)
+        return kernel.called(self.name, given, order)
 
 
 def argument_name(position: int) -> str:

@@ -3,6 +3,11 @@
 Sums of squares lose all digits when values are large and close together. A partial therefore holds counts, means and
 sums of squared distances from the mean, and two are merged by Chan's formula: with d the distance of the means,
 M2 = M2a + M2b + d² · na · nb / n. https://en.wikipedia.org/wiki/Algorithms_for_calculating_variance#Parallel_algorithm
+
+Over rows with weights the values themselves are kept, with their counts, and the moments are taken of those that
+remain. No moment of doubles can be taken back: between a row and its retraction n may be 0, which Chan's formula
+divides by; a large value that went leaves its rounding behind, squared; and a spread that has become exactly 0, where
+CORR is NULL, would come out as about 1e-16, and its square root as 1e-8.
 """
 
 from __future__ import annotations
@@ -19,8 +24,16 @@ from laminar_dagster.semantics.aggregates.kernel import (
     PartialColumn,
     Signature,
     Values,
+    let,
     number,
     present,
+)
+from laminar_dagster.semantics.aggregates.sets import (
+    BY_VALUE,
+    REMAINING,
+    over_remaining,
+    weighed_tuples,
+    weighed_values,
 )
 
 Finish = Callable[[Sequence[float], Sequence[float]], float | None]
@@ -46,6 +59,30 @@ def _merge(zero: str, fields: dict[str, str]) -> str:
     return f"aggregate(collect_list({{p}}), {zero}, (a, b) -> {step})"
 
 
+# --- of counts -----------------------------------------------------------------------------------------------
+
+_WEIGHT = "aggregate(c, 0L, (a, e) -> a + e.n)"
+
+
+def _summed(term: str) -> str:
+    return f"aggregate(c, 0D, (a, e) -> a + {term} * e.n)"
+
+
+def _centre(value: str) -> str:
+    """The mean, by the distances from one of the values: of equal values exactly that value."""
+    one = value.replace("e.", "get(c, 0).", 1)
+    return f"{one} + {_summed(f'({value} - {one})')} / n"
+
+
+def _of_remaining(means: dict[str, str], sums: dict[str, str]) -> str:
+    """The weight `n` of what remains (`c`), and sums of products of distances from the means."""
+    moments = ", ".join(f"'{name}', {_summed(product)}" for name, product in sums.items())
+    found = f"named_struct('n', n, {moments})"
+    for mean, value in means.items():
+        found = let(mean, _centre(value), found)
+    return let("c", REMAINING, let("n", _WEIGHT, found))
+
+
 # --- one variable --------------------------------------------------------------------------------------------
 
 _X = "CAST({x} AS DOUBLE)"
@@ -60,6 +97,8 @@ _SPREAD = PartialColumn(
         },
     ),
 )
+_WEIGHED_VALUES = weighed_values(t.DOUBLE)
+_REMAINING_SPREAD = _of_remaining({"mean": "e.x"}, {"m2": "(e.x - mean) * (e.x - mean)"})
 
 
 def _spread(name: str, summary: str, *, sample: bool, root: bool) -> Aggregate:
@@ -78,7 +117,8 @@ def _spread(name: str, summary: str, *, sample: bool, root: bool) -> Aggregate:
 
     def build(signature: Signature) -> Kernel:
         type_ = number(signature.first)
-        return Kernel((type_,), t.DOUBLE, (_SPREAD,), finish, fresh, retraction="weight")
+        kernel = Kernel((type_,), t.DOUBLE, (_SPREAD,), finish, fresh)
+        return kernel.with_weights((_WEIGHED_VALUES,), over_remaining(finish, "m", _REMAINING_SPREAD), grows=BY_VALUE)
 
     return Aggregate(name, build, summary, distinct=Distinct.REFUSED)
 
@@ -113,6 +153,15 @@ _JOINT = PartialColumn(
         },
     ),
 )
+_WEIGHED_PAIRS = weighed_tuples((t.DOUBLE, t.DOUBLE))
+_REMAINING_JOINT = _of_remaining(
+    {"mx": "e.x.x", "my": "e.x.y"},
+    {
+        "mxx": "(e.x.x - mx) * (e.x.x - mx)",
+        "myy": "(e.x.y - my) * (e.x.y - my)",
+        "cxy": "(e.x.x - mx) * (e.x.y - my)",
+    },
+)
 
 
 def _joint(name: str, summary: str, finish: str, fresh: Finish) -> Aggregate:
@@ -123,7 +172,8 @@ def _joint(name: str, summary: str, finish: str, fresh: Finish) -> Aggregate:
 
     def build(signature: Signature) -> Kernel:
         types = tuple(number(type_) for type_ in signature.types)
-        return Kernel(types, t.DOUBLE, (_JOINT,), finish, over_pairs, retraction="weight")
+        kernel = Kernel(types, t.DOUBLE, (_JOINT,), finish, over_pairs)
+        return kernel.with_weights((_WEIGHED_PAIRS,), over_remaining(finish, "m", _REMAINING_JOINT), grows=BY_VALUE)
 
     return Aggregate(name, build, summary, arguments=2, distinct=Distinct.REFUSED)
 

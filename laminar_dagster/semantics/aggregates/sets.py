@@ -1,6 +1,7 @@
 """Partials that keep values: the distinct ones, and the distinct ones with how often each was there.
 
-Both are as large as their input is varied; an aggregate that uses one says so (`grows`).
+Both are as large as their input is varied; an aggregate that uses one says so (`grows`). Over rows with weights, what
+is counted is the sum of weights: below 0 as long as only the retraction is there, and gone where it comes to 0.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 from laminar_dagster.semantics.aggregates.kernel import PartialColumn, argument_name, let
 from laminar_dagster.semantics.types import DataType
 
+PRESENT = "{x} IS NOT NULL"
 BY_VALUE = "one entry for each distinct value"
 BY_ROW = "one entry for each row"
+BY_TIME = "one entry for each distinct value and event time"
 
 
 def normal(name: str, type_: DataType) -> str:
@@ -28,11 +31,16 @@ def distinct_values(type_: DataType) -> PartialColumn:
 
 def distinct_tuples(types: tuple[DataType, ...]) -> PartialColumn:
     """Of several arguments; a row with a NULL among them does not count, as in SQL."""
-    names = [argument_name(position) for position in range(len(types))]
-    here = " AND ".join(f"{{{name}}} IS NOT NULL" for name in names)
-    fields = ", ".join(f"'{name}', {normal(name, type_)}" for name, type_ in zip(names, types, strict=True))
+    here, fields = _tuple(types)
     make = f"collect_set(CASE WHEN {here} THEN named_struct({fields}) END)"
     return PartialColumn("set", make, _sorted_distinct("flatten(collect_list({p}))"))
+
+
+def _tuple(types: tuple[DataType, ...]) -> tuple[str, str]:
+    """When a row has one without a NULL, and its fields."""
+    names = [argument_name(position) for position in range(len(types))]
+    here = " AND ".join(f"{{{name}}} IS NOT NULL" for name in names)
+    return here, ", ".join(f"'{name}', {normal(name, type_)}" for name, type_ in zip(names, types, strict=True))
 
 
 def _sorted_distinct(array: str) -> str:
@@ -40,10 +48,10 @@ def _sorted_distinct(array: str) -> str:
     return let("s", f"sort_array({array})", "filter(s, (e, i) -> i = 0 OR NOT e <=> s[i - 1])")
 
 
-def counted_values(type_: DataType, keep: str = "true") -> PartialColumn:
+def counted_values(type_: DataType, keep: str = PRESENT) -> PartialColumn:
     """Each value with how often it was there, in the order of the values."""
     value = normal("x", type_)
-    kept = value if keep == "true" else f"CASE WHEN {keep} THEN {value} END"
+    kept = value if keep == PRESENT else f"CASE WHEN {keep} THEN {value} END"
     ones = f"transform(collect_list({kept}), v -> named_struct('x', v, 'n', 1L))"
     return PartialColumn("counts", _counted(ones), _counted("flatten(collect_list({p}))"))
 
@@ -55,3 +63,31 @@ def _counted(pairs: str) -> str:
     total = f"aggregate({run}, 0L, (a, e) -> a + e.n)"
     runs = f"transform(b, (i, j) -> named_struct('x', s[i].x, 'n', {total}))"
     return let("s", f"sort_array({pairs})", let("b", starts, runs))
+
+
+# --- with weights --------------------------------------------------------------------------------------------
+
+REMAINING = "filter({counts}, e -> e.n > 0)"
+REMAINING_VALUES = f"transform({REMAINING}, e -> e.x)"
+
+
+def weighed(entry: str, condition: str) -> PartialColumn:
+    """Each distinct entry of the rows for which the condition holds, with the sum of its weights, in order."""
+    entries = f"collect_list(CASE WHEN {condition} THEN named_struct('x', {entry}, 'n', {{w}}) END)"
+    make, merge = (f"filter({_counted(pairs)}, e -> e.n <> 0)" for pairs in (entries, "flatten(collect_list({p}))"))
+    return PartialColumn("counts", make, merge)
+
+
+def weighed_values(type_: DataType, keep: str = PRESENT) -> PartialColumn:
+    return weighed(normal("x", type_), keep)
+
+
+def weighed_tuples(types: tuple[DataType, ...]) -> PartialColumn:
+    """Of several arguments; a row with a NULL among them does not count, as in SQL."""
+    here, fields = _tuple(types)
+    return weighed(f"named_struct({fields})", here)
+
+
+def over_remaining(sql: str, column: str, remaining: str) -> str:
+    """`sql`, which speaks of a column without weights, over what remains instead."""
+    return let("remaining", remaining, sql.replace(f"{{{column}}}", "remaining"))

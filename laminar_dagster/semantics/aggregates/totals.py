@@ -7,6 +7,13 @@ from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
 from laminar_dagster.semantics import types as t
+from laminar_dagster.semantics.aggregates.halves import (
+    BIGINT_AS_DOUBLE,
+    BIGINT_OVERFLOW,
+    BIGINT_TOTAL,
+    HALVES,
+    SET_HALVES,
+)
 from laminar_dagster.semantics.aggregates.kernel import (
     Aggregate,
     Distinct,
@@ -19,27 +26,22 @@ from laminar_dagster.semantics.aggregates.kernel import (
     present,
     unique,
 )
-from laminar_dagster.semantics.aggregates.sets import BY_VALUE, distinct_tuples, distinct_values
+from laminar_dagster.semantics.aggregates.sets import (
+    BY_VALUE,
+    REMAINING,
+    REMAINING_VALUES,
+    distinct_tuples,
+    distinct_values,
+    over_remaining,
+    weighed_tuples,
+    weighed_values,
+)
+from laminar_dagster.semantics.aggregates.weights import WEIGHT_OF_VALUES, total_by_weight
 from laminar_dagster.semantics.functions import ArgumentTypeError, fit
 from laminar_dagster.semantics.types import DataType
 
 _COUNTED = PartialColumn("n", "count({x})", "sum({p})")
 _SUMMED = PartialColumn("sum", "sum({x})", "sum({p})")
-
-# A BIGINT sum is kept as two halves, sum(x >> 32) and sum(x & 0xffffffff): neither can overflow below 2^31 rows,
-# the total is exact however the rows were cut into partials, and all arithmetic stays on primitive longs.
-_HALVES = (
-    PartialColumn("hi", "sum(shiftright({x}, 32))", "sum({p})"),
-    PartialColumn("lo", "sum({x} & 4294967295L)", "sum({p})"),
-)
-_SET_HALVES = {
-    "hi": "aggregate({set}, 0L, (a, e) -> a + shiftright(e, 32))",
-    "lo": "aggregate({set}, 0L, (a, e) -> a + (e & 4294967295L))",
-}
-_HIGH = "({hi} + shiftright({lo}, 32))"
-_BIGINT_TOTAL = f"(shiftleft({_HIGH}, 32) | ({{lo}} & 4294967295L))"
-_BIGINT_OVERFLOW = f"({_HIGH} > 2147483647L OR {_HIGH} < -2147483648L)"
-_BIGINT_AS_DOUBLE = "CAST(CAST({hi} AS DECIMAL(20,0)) * 4294967296BD + CAST({lo} AS DECIMAL(20,0)) AS DOUBLE)"
 _OF_NO_VALUE = "CASE WHEN size({{set}}) > 0 THEN {} END"
 
 
@@ -61,16 +63,23 @@ def _decimal_sum(scale: int) -> tuple[PartialColumn, ...]:
 
 
 def _count(signature: Signature) -> Kernel:
-    if not signature.distinct:
-        return Kernel(signature.types, t.BIGINT, (_COUNTED,), "{n}", lambda v: len(present(v)), retraction="weight")
+    if signature.distinct:
+        return _count_distinct(signature)
+    kernel = Kernel(signature.types, t.BIGINT, (_COUNTED,), "{n}", lambda v: len(present(v)))
+    return kernel.with_weights((WEIGHT_OF_VALUES,), "{n}")
+
+
+def _count_distinct(signature: Signature) -> Kernel:
     types = tuple(ordered(type_) for type_ in signature.types)
     several = len(types) > 1
     partial = distinct_tuples(types) if several else distinct_values(signature.first)
+    weighed = weighed_tuples(types) if several else weighed_values(signature.first)
 
     def fresh(values: Values) -> int:
         return len([v for v in unique(values) if not several or None not in v])
 
-    return Kernel(types, t.BIGINT, (partial,), "CAST(size({set}) AS BIGINT)", fresh, retraction="value", grows=BY_VALUE)
+    kernel = Kernel(types, t.BIGINT, (partial,), "CAST(size({set}) AS BIGINT)", fresh, grows=BY_VALUE)
+    return kernel.with_weights((weighed,), f"CAST(size({REMAINING}) AS BIGINT)", grows=BY_VALUE)
 
 
 # --- SUM -----------------------------------------------------------------------------------------------------
@@ -78,19 +87,34 @@ def _count(signature: Signature) -> Kernel:
 
 def _sum(signature: Signature) -> Kernel:
     type_ = number(signature.first)
-    if signature.distinct:
-        return _sum_distinct(type_)
+    return _sum_distinct(type_) if signature.distinct else _with_weighted_sum(_sum_of_all(type_))
+
+
+def _sum_of_all(type_: DataType) -> Kernel:
     types = (type_,)
     if type_ == t.BIGINT:
-        fresh = _fresh_sum(t.BIGINT)
-        return Kernel(types, t.BIGINT, _HALVES, _BIGINT_TOTAL, fresh, _BIGINT_OVERFLOW, "weight")
+        return Kernel(types, t.BIGINT, HALVES, BIGINT_TOTAL, _fresh_sum(t.BIGINT), BIGINT_OVERFLOW)
     if type_.is_decimal:
         result = _decimal_total(type_)
         finish = f"try_cast({{sum}} AS {result})"
         overflow = f"({{over}} OR ({{n}} > 0 AND {finish} IS NULL))"
-        return Kernel(types, result, _decimal_sum(type_.scale), finish, _fresh_sum(result), overflow, "weight")
+        return Kernel(types, result, _decimal_sum(type_.scale), finish, _fresh_sum(result), overflow)
     result = t.BIGINT if type_.is_integer else t.DOUBLE
-    return Kernel(types, result, (_SUMMED,), "{sum}", _fresh_sum(result), retraction="weight")
+    return Kernel(types, result, (_SUMMED,), "{sum}", _fresh_sum(result))
+
+
+def _with_weighted_sum(kernel: Kernel) -> Kernel:
+    (type_,) = kernel.arguments
+    total = total_by_weight(type_)
+    fitting = f"try_cast({total.sql} AS {kernel.result})" if type_.is_decimal else total.sql
+    overflow = _without_result(fitting) if type_.is_decimal else total.overflow
+    partials = (WEIGHT_OF_VALUES, *total.partials)
+    return kernel.with_weights(partials, f"CASE WHEN {{n}} > 0 THEN {fitting} END", overflow=overflow)
+
+
+def _without_result(sql: str) -> str:
+    """Values that there are, and a NULL that is made of them."""
+    return f"({{n}} > 0 AND {sql} IS NULL)"
 
 
 def _decimal_total(type_: DataType) -> DataType:
@@ -105,8 +129,7 @@ def _sum_distinct(type_: DataType) -> Kernel:
 def _set_total(type_: DataType) -> tuple[DataType, str, str | None]:
     """The type and the total of `{set}` in Spark SQL, and when it does not fit: the same rules as SUM's."""
     if type_ == t.BIGINT:
-        halves = {half: sql.format(set="{set}") for half, sql in _SET_HALVES.items()}
-        return t.BIGINT, _BIGINT_TOTAL.format(**halves), _BIGINT_OVERFLOW.format(**halves)
+        return t.BIGINT, BIGINT_TOTAL.format(**SET_HALVES), BIGINT_OVERFLOW.format(**SET_HALVES)
     if type_.is_integer:
         return t.BIGINT, "aggregate({set}, 0L, (a, e) -> a + e)", None
     if not type_.is_decimal:
@@ -133,7 +156,13 @@ def _of_set(
     type_: DataType, result: DataType, finish: str, fresh: Callable[[Values], Any], overflow: str | None
 ) -> Kernel:
     partials, finish = (distinct_values(type_),), _OF_NO_VALUE.format(finish)
-    return Kernel((type_,), result, partials, finish, lambda v: fresh(unique(v)), overflow, "value", BY_VALUE)
+    kernel = Kernel((type_,), result, partials, finish, lambda v: fresh(unique(v)), overflow, BY_VALUE)
+    return kernel.with_weights(
+        (weighed_values(type_),),
+        over_remaining(finish, "set", REMAINING_VALUES),
+        overflow=None if overflow is None else over_remaining(overflow, "set", REMAINING_VALUES),
+        grows=BY_VALUE,
+    )
 
 
 def _fresh_sum(result: DataType) -> Callable[[Values], Any]:
@@ -153,24 +182,36 @@ def _fresh_sum(result: DataType) -> Callable[[Values], Any]:
 
 def _avg(signature: Signature) -> Kernel:
     type_ = number(signature.first)
-    if signature.distinct:
-        return _avg_distinct(type_)
+    return _avg_distinct(type_) if signature.distinct else _with_weighted_avg(_avg_of_all(type_))
+
+
+def _avg_of_all(type_: DataType) -> Kernel:
     types = (type_,)
     if type_.is_decimal:
         result, finish = _decimal_mean(type_, "{sum}", "{n}")
         overflow = f"({{over}} OR ({{n}} > 0 AND {finish} IS NULL))"
-        return Kernel(types, result, _decimal_sum(type_.scale), finish, _fresh_avg(result), overflow, "weight")
+        return Kernel(types, result, _decimal_sum(type_.scale), finish, _fresh_avg(result), overflow)
     if type_ == t.BIGINT:
-        finish = f"try_divide({_BIGINT_AS_DOUBLE}, {{n}})"
-        return Kernel(types, t.DOUBLE, (_COUNTED, *_HALVES), finish, _fresh_avg(t.DOUBLE), None, "weight")
+        finish = f"try_divide({BIGINT_AS_DOUBLE}, {{n}})"
+        return Kernel(types, t.DOUBLE, (_COUNTED, *HALVES), finish, _fresh_avg(t.DOUBLE))
     finish = "try_divide(CAST({sum} AS DOUBLE), {n})"
-    return Kernel(types, t.DOUBLE, (_COUNTED, _SUMMED), finish, _fresh_avg(t.DOUBLE), None, "weight")
+    return Kernel(types, t.DOUBLE, (_COUNTED, _SUMMED), finish, _fresh_avg(t.DOUBLE))
+
+
+def _with_weighted_avg(kernel: Kernel) -> Kernel:
+    (type_,) = kernel.arguments
+    total = total_by_weight(type_)
+    partials = (WEIGHT_OF_VALUES, *total.partials)
+    if type_.is_decimal:
+        _, mean = _decimal_mean(type_, total.sql, "{n}")
+        return kernel.with_weights(partials, mean, overflow=_without_result(mean))
+    dividend = BIGINT_AS_DOUBLE if type_ == t.BIGINT else f"CAST({total.sql} AS DOUBLE)"
+    return kernel.with_weights(partials, f"try_divide({dividend}, {{n}})")
 
 
 def _avg_distinct(type_: DataType) -> Kernel:
     if type_ == t.BIGINT:
-        halves = {half: sql.format(set="{set}") for half, sql in _SET_HALVES.items()}
-        finish = f"{_BIGINT_AS_DOUBLE.format(**halves)} / size({{set}})"
+        finish = f"{BIGINT_AS_DOUBLE.format(**SET_HALVES)} / size({{set}})"
         return _of_set(type_, t.DOUBLE, finish, _fresh_avg(t.DOUBLE), None)
     _, total, overflow = _set_total(type_)
     if not type_.is_decimal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from ctypes import c_float
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
@@ -22,6 +23,8 @@ def fit(value: Any, type_: DataType) -> Any:
         return int(value)
     if type_.is_decimal:
         return _fit_decimal(value, type_)
+    if type_.name == "FLOAT":
+        return c_float(value).value
     return float(value) if type_.is_float else value
 
 

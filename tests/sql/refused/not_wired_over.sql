@@ -1,5 +1,5 @@
 CREATE MATERIALIZED VIEW out AS
-SELECT window_start, ROW_NUMBER() OVER (ORDER BY region) AS n
+SELECT window_start, region, RANK() OVER (PARTITION BY window_start ORDER BY SUM(amount)) AS place
 FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE)
-GROUP BY window_start, window_end
+GROUP BY window_start, window_end, region
 EMIT FINAL;

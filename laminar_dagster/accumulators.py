@@ -1,0 +1,203 @@
+"""Window accumulators as a small Python API: update them with batches, close windows at a watermark of your choice.
+
+The same engine and the same state as a view that Dagster runs; only the rows and the watermark come from the caller.
+
+    with WindowAccumulators(SQL, "state") as windows:
+        windows.update([{"k": "a", "v": 1, "ts": datetime(2026, 1, 1, 12, tzinfo=UTC)}])
+        windows.open_window_count()                                      # 1
+        windows.close(datetime(2026, 1, 1, 12, 1, tzinfo=UTC))           # an Arrow table, one row per group
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from laminar_dagster.engine.run import RunOptions, ViewRun, open_view
+from laminar_dagster.engine.runtime import Told
+from laminar_dagster.engine.session import SparkSettings, open_session
+from laminar_dagster.engine.sources.memory import MemoryConnector, arrow_type
+from laminar_dagster.errors import LaminarError
+from laminar_dagster.plan.build import plan_script
+from laminar_dagster.plan.plan import Plan
+from laminar_dagster.semantics.query import Field, Source
+from laminar_dagster.semantics.time import from_datetime
+from laminar_dagster.semantics.windows import Session
+from state_store import CommitRow
+from state_store import format as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Batch: TypeAlias = "pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]"
+
+
+class WindowAccumulators:
+    """The open windows of one query. What it holds is on disk: a second process goes on where the first one left."""
+
+    def __init__(self, sql: str, directory: str | Path, spark: SparkSession | None = None) -> None:
+        """`sql` is one source with `connector = 'memory'` and one view over it that emits when windows close."""
+        self._plan = _planned(sql)
+        self._source = self._plan.query.inputs[0].source
+        self._directory = Path(directory)
+        self._spark = spark
+        self._stack = ExitStack()
+        self._run: ViewRun | None = None
+
+    def __enter__(self) -> WindowAccumulators:
+        spark = self._spark or open_session(SparkSettings.from_environment())
+        self._directory.mkdir(parents=True, exist_ok=True)
+        places = {"project": self._directory, "data": self._directory}
+        self._run = self._stack.enter_context(open_view(self._plan, spark, **places, options=RunOptions()))
+        self._catch_up()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._run = None
+        self._stack.close()
+
+    def update(self, batch: Batch) -> int:
+        """Fold a batch into the accumulators; gives how many rows entered a window.
+
+        Late and failing rows go to the side output. LMR0801 where a column is missing, unknown or of another type:
+        then nothing of the batch is taken.
+        """
+        table = _typed(batch, self._source)
+        if not table.num_rows:
+            return 0
+        connector = self._connector
+        position = self._running.runtime.positions.get(self._source.name)
+        connector.append_table(table, order=0, position=position)
+        return sum(commit.counts.get("aggregated", 0) for commit in self._catch_up())
+
+    def close(self, watermark: datetime | int) -> pa.Table:
+        """Close every window that ends at the watermark or before (allowed lateness added); gives their rows.
+
+        The watermark is a time with a zone, or microseconds since 1970 UTC. It never moves back.
+        """
+        moment = watermark if isinstance(watermark, int) else from_datetime(watermark)
+        commit = self._running.step(Told(moment))
+        return self._emitted(commit)
+
+    def open_window_count(self) -> int:
+        """How many windows hold rows and are not closed; of sessions, how many there are over all keys."""
+        runtime = self._running.runtime
+        if not isinstance(self._plan.query.window, Session):
+            return len(runtime.timers)
+        table = runtime.store.table(f.PARTIALS)
+        return _open_sessions(table.absolute(table.files()), self._plan.session_keys)
+
+    @property
+    def _running(self) -> ViewRun:
+        if self._run is None:
+            raise LaminarError("LMR0802", "the accumulators are not open", hint="Use them inside of `with`.")
+        return self._run
+
+    @property
+    def _connector(self) -> MemoryConnector:
+        connector = self._running.runtime.connectors[self._source.name]
+        assert isinstance(connector, MemoryConnector)
+        return connector
+
+    def _catch_up(self) -> list[CommitRow]:
+        """Take what was handed in, also what an earlier process did not finish; the watermark stays."""
+        run, done = self._running, []
+        while (commit := run.step(Told(None))) is not None:
+            done.append(commit)
+        self._connector.forget(run.runtime.positions.get(self._source.name))
+        return done
+
+    def _emitted(self, commit: CommitRow | None) -> pa.Table:
+        schema = pa.schema([(named.name, arrow_type(named.type)) for named in self._plan.query.output])
+        if commit is None:
+            return schema.empty_table()
+        table = self._running.runtime.store.table(f.OUTPUT)
+        mine = [file for file in table.files_at(commit.tables[f.OUTPUT]) if file.path.startswith(_prefix(commit))]
+        parts = [pq.ParquetFile(table.root / file.path).read(columns=schema.names) for file in mine]
+        return pa.concat_tables([schema.empty_table(), *parts], promote_options="permissive")
+
+
+def _prefix(commit: CommitRow) -> str:
+    return f"e{commit.epoch:010d}"
+
+
+def _planned(sql: str) -> Plan:
+    plans = plan_script(sql)
+    if len(plans) != 1 or len(plans[0].query.inputs) != 1:
+        raise LaminarError(
+            "LMR0803", "accumulators are for one view over one source", hint="Leave the other statements out."
+        )
+    plan = plans[0]
+    if plan.query.window is None or not plan.query.waits_for_close:
+        raise LaminarError(
+            "LMR0803",
+            f'view "{plan.query.view}" has no window to close',
+            where=plan.query.places.get("emit") or plan.query.places.get("view"),
+            hint="Group by a window, and EMIT ON WINDOW CLOSE.",
+        )
+    source = plan.query.inputs[0].source
+    if source.connector != "memory":
+        raise LaminarError(
+            "LMR0803",
+            f"source \"{source.name}\" has connector '{source.connector}', and these rows come from update()",
+            where=plan.query.places.get(f"source:{source.name}"),
+            hint="Write connector = 'memory'.",
+        )
+    return plan
+
+
+def _typed(batch: Batch, source: Source) -> pa.Table:
+    """The batch with the source's columns in their declared types, or LMR0801."""
+    schema = pa.schema([(column.name, arrow_type(column.type)) for column in source.columns])
+    if isinstance(batch, pa.RecordBatch):
+        batch = pa.Table.from_batches([batch])
+    names = set(batch.column_names) if isinstance(batch, pa.Table) else {name for row in batch for name in row}
+    unknown = sorted(names - set(schema.names))
+    missing = sorted(set(schema.names) - names) if isinstance(batch, pa.Table) else []
+    for problem, found in (("has no column", unknown), ("needs column", missing)):
+        if found:
+            raise _mismatch(f'source "{source.name}" {problem} "{found[0]}"', f"columns: {', '.join(schema.names)}")
+    columns = [_column(batch, column, schema.field(column.name).type) for column in source.columns]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _column(batch: pa.Table | Sequence[Mapping[str, Any]], column: Field, type_: pa.DataType) -> Any:
+    try:
+        if isinstance(batch, pa.Table):
+            return batch.column(column.name).cast(type_)
+        return pa.array([row.get(column.name) for row in batch], type_)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise _mismatch(f'column "{column.name}" does not fit {column.type}', str(error)) from error
+
+
+def _mismatch(problem: str, detail: str) -> LaminarError:
+    return LaminarError(
+        "LMR0801",
+        problem,
+        detail=detail,
+        hint="Give the columns that CREATE SOURCE declares, in their types.",
+        committed="Nothing of this batch was taken.",
+    )
+
+
+def _open_sessions(paths: list[str], keys: Sequence[str]) -> int:
+    if not paths:
+        return 0
+    by_key = ", ".join(["key_hash", *keys])
+    earlier = f"(PARTITION BY {by_key} ORDER BY pane_start ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    rows = duckdb.sql(
+        f"""SELECT count(*) FROM (
+                SELECT pane_start, max(pane_end) OVER {earlier} AS reach FROM read_parquet({paths!r})
+            ) WHERE reach IS NULL OR pane_start > reach"""
+    ).fetchall()
+    return int(rows[0][0])

@@ -1,0 +1,63 @@
+"""`laminar maintain`: merge small files and delete what is no longer retained, now and all of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, project_of
+from laminar_dagster.engine.crash import crash_point_from_environment
+from state_store import StoreError, StoreReader, StoreWriter
+from state_store import format as f
+
+if TYPE_CHECKING:
+    from laminar_dagster.engine.project import Project
+    from laminar_dagster.plan.plan import Plan
+
+
+def maintain(
+    views: Annotated[list[str] | None, typer.Argument(help="The views to maintain. Default: all.")] = None,
+    project: ProjectOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Merge small files and delete those that no retained epoch needs. Runs do the same, a little after each epoch."""
+    found = project_of(project, data)
+    plans = [found.plan(view) for view in views] if views else list(found.plans())
+    done = [maintain_and_report(plan, found, as_json) for plan in plans]
+    raise typer.Exit(0 if all(done) else 1)
+
+
+def maintain_and_report(plan: Plan, project: Project, as_json: bool) -> bool:
+    """Maintain one view. A view that is being run does not keep the others from being maintained."""
+    view = plan.query.view
+    try:
+        found = maintained(plan, project)
+    except StoreError as error:
+        typer.echo(f"error: {view}: {error.render()}", err=True)
+        if as_json:
+            typer.echo(json.dumps({"view": view, "error": error.code}))
+        return False
+    if as_json:
+        typer.echo(json.dumps({"view": view, **(found or {"oldest_epoch": None})}))
+    elif found is None:
+        typer.echo(f"{view}: no epoch yet")
+    else:
+        done = f"{found['merged']} files merged, {found['deleted']} deleted"
+        typer.echo(f"{view}: {done}; can be read as of epoch {found['oldest_epoch']} and later")
+    return True
+
+
+def maintained(plan: Plan, project: Project) -> dict[str, int] | None:
+    """How many files were merged and deleted, and the oldest epoch that can be read now; None without an epoch."""
+    from laminar_dagster.engine.maintenance import maintain as maintain_store
+
+    root = project.store(plan.query.view)
+    if not StoreReader(root).exists:
+        return None
+    with StoreWriter(root, after_write=crash_point_from_environment()) as store:
+        done = maintain_store(store, plan.query, project.maintenance)
+        oldest = max(store.readable.get(name, 1) for name in f.TABLES)
+    return {"merged": done.merged, "deleted": done.deleted, "oldest_epoch": oldest}

@@ -1,0 +1,172 @@
+"""What changes in a view's table: new results held against those shown, as a changelog and as files to swap.
+
+DuckDB compares, on the driver: the results of one epoch, and the rows of those files that can hold them. A Spark join
+of this size would take several times as long to start as this takes to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+
+from laminar_dagster.engine.shown import END, ShownColumns
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+OPS = {"-D": 0, "-U": 1, "+U": 1, "+I": 2}
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which rows of the table the results stand against: the same results, or (`by_key`) all of the same keys.
+
+    `open_after`: of these, the ones whose windows end later. `moves`: the condition on a window's `{end}` under which
+    this epoch may show a change.
+    """
+
+    by_key: bool = False
+    open_after: int | None = None
+    moves: str = "true"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`changes` are changelog rows in order (`_op` and data); `rows` replace all rows of the files `touched`.
+
+    Of `rows`, those that are `_new` were not there before.
+    """
+
+    changes: pa.Table
+    rows: pa.Table
+    touched: list[str]
+
+
+def difference(columns: ShownColumns, results: pa.Table, files: Sequence[str], scope: Scope) -> Difference:
+    """`results` has the table's columns and `_reason`: why a group has no result, NULL where it has one."""
+    with _connection() as db:
+        db.register("results", results)
+        _load_old(db, columns, results, files, scope)
+        _pair(db, columns, scope)
+        changes = db.sql(_changes_sql(columns)).to_arrow_table()
+        touched = [str(name) for (name,) in db.sql("SELECT DISTINCT _file FROM pairs WHERE _gone").fetchall()]
+        rows = db.sql(_rows_sql(columns, touched)).to_arrow_table()
+    return Difference(_as(changes, results), _as(rows, results), touched)
+
+
+@contextmanager
+def _connection() -> Iterator[DuckDBPyConnection]:
+    db = duckdb.connect()
+    try:
+        db.execute("SET TimeZone = 'UTC'")
+        yield db
+    finally:
+        db.close()
+
+
+def _load_old(
+    db: DuckDBPyConnection, columns: ShownColumns, results: pa.Table, files: Sequence[str], scope: Scope
+) -> None:
+    """The rows of the table that may change, each with its place, as `old`."""
+    wanted = ", ".join(f"t.{_q(name)}" for name in columns.all)
+    if not files:
+        none = results.slice(0, 0)
+        db.register("nothing", none)
+        db.execute(f"CREATE TEMP TABLE old AS SELECT {wanted}, '' AS _file, 0::BIGINT AS _row FROM nothing t")
+        return
+    by = columns.keys if scope.by_key else columns.identity
+    open_ones = "true" if scope.open_after is None else f"t.{END} > {scope.open_after}"
+    same = _same("t", "s", by)
+    db.execute(
+        f"""CREATE TEMP TABLE old AS
+            SELECT {wanted}, t.filename AS _file, t.file_row_number AS _row FROM {_parquet(files)} t
+            WHERE {open_ones} AND EXISTS (SELECT 1 FROM results s WHERE {same})"""
+    )
+
+
+def _pair(db: DuckDBPyConnection, columns: ShownColumns, scope: Scope) -> None:
+    """Old and new results side by side: which rows go, which come, which change."""
+    old = ", ".join(f"o.{_q(name)} AS {_q('o ' + name)}" for name in columns.all)
+    new = ", ".join(f"n.{_q(name)} AS {_q('n ' + name)}" for name in columns.all)
+    differs = " OR ".join(f"o.{_q(name)} IS DISTINCT FROM n.{_q(name)}" for name in columns.all) or "false"
+    moves = scope.moves
+    if moves != "true":
+        moves = f"(({moves.format(end=f'o.{END}')}) IS TRUE OR ({moves.format(end=f'n.{END}')}) IS TRUE)"
+    db.execute(
+        f"""CREATE TEMP TABLE pairs AS
+            SELECT *, _old AND (NOT _kept OR _differs) AS _gone, _kept AND (NOT _old OR _differs) AS _come
+            FROM (
+                SELECT {old}, {new}, o._file, o._row, o._file IS NOT NULL AS _old, n._there IS NOT NULL AS _kept,
+                    ({differs}) AS _differs
+                FROM old o FULL OUTER JOIN (SELECT *, true AS _there FROM results WHERE _reason IS NULL) n
+                ON {_same("o", "n", columns.identity)}
+                WHERE {moves}
+            )"""
+    )
+
+
+def _changes_sql(columns: ShownColumns) -> str:
+    """Deletions, then updates as pairs, then insertions; an update of what is not selected is none."""
+    seen = " OR ".join(f"{_q('o ' + name)} IS DISTINCT FROM {_q('n ' + name)}" for name in columns.data) or "false"
+    old = ", ".join([f"{_q('o ' + name)} AS {_q(name)}" for name in columns.data] + [_event_time(columns, "o")])
+    new = ", ".join([f"{_q('n ' + name)} AS {_q(name)}" for name in columns.data] + [_event_time(columns, "n")])
+    order = ", ".join(_q(f"{side} {name}") for name in columns.identity for side in "no") or "_rank"
+    numbered = f"SELECT *, row_number() OVER (ORDER BY {order}) AS _at, ({seen}) AS _seen FROM pairs"
+    return f"""
+        WITH numbered AS ({numbered})
+        SELECT * EXCLUDE (_rank, _at, _half) FROM (
+            SELECT {OPS["-D"]} AS _rank, _at, 0 AS _half, '-D' AS _op, {old} FROM numbered WHERE _gone AND NOT _come
+            UNION ALL
+            SELECT {OPS["-U"]}, _at, 0, '-U', {old} FROM numbered WHERE _gone AND _come AND _seen
+            UNION ALL
+            SELECT {OPS["+U"]}, _at, 1, '+U', {new} FROM numbered WHERE _gone AND _come AND _seen
+            UNION ALL
+            SELECT {OPS["+I"]}, _at, 0, '+I', {new} FROM numbered WHERE _come AND NOT _gone
+        ) ORDER BY _rank, _at, _half"""
+
+
+def _event_time(columns: ShownColumns, side: str) -> str:
+    return f"{_q(f'{side} {END}') if columns.has_window else 'NULL::BIGINT'} AS _end"
+
+
+def _rows_sql(columns: ShownColumns, touched: Sequence[str]) -> str:
+    """What the touched files hold when the old rows are out, and the new rows."""
+    new = ", ".join(f"{_q('n ' + name)} AS {_q(name)}" for name in columns.all)
+    come = (
+        f"SELECT {new}, NULL::BIGINT AS _epoch, NULL::TIMESTAMPTZ AS _emitted_at, true AS _new FROM pairs WHERE _come"
+    )
+    if not touched:
+        return come
+    stay = ", ".join(f"t.{_q(name)}" for name in columns.all)
+    return f"""
+        SELECT {stay}, t._epoch, t._emitted_at, false AS _new FROM {_parquet(touched)} t
+        WHERE NOT EXISTS (
+            SELECT 1 FROM pairs p WHERE p._gone AND p._file = t.filename AND p._row = t.file_row_number
+        )
+        UNION ALL {come}"""
+
+
+def _parquet(files: Sequence[str]) -> str:
+    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+    options = "filename = true, file_row_number = true, union_by_name = true, hive_partitioning = false"
+    return f"read_parquet([{listed}], {options})"
+
+
+def _same(left: str, right: str, names: Sequence[str]) -> str:
+    return " AND ".join(f"{left}.{_q(name)} IS NOT DISTINCT FROM {right}.{_q(name)}" for name in names) or "true"
+
+
+def _q(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _as(table: pa.Table, like: pa.Table) -> pa.Table:
+    """The columns that the results have, in the types that they have there."""
+    types = {field.name: field.type for field in like.schema}
+    fields = [pa.field(field.name, types.get(field.name, field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))

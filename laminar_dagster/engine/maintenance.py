@@ -1,0 +1,68 @@
+"""Keeps a view's tables small after an epoch: merges small files, and deletes those that no retained epoch needs.
+
+All of it is bounded, and may be left off anywhere: what it did not do is still due after the next epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from laminar_dagster.engine.closing import closed_until
+from laminar_dagster.engine.compaction import compact_if_due
+from laminar_dagster.engine.runtime import Runtime
+from laminar_dagster.engine.shown import END
+from laminar_dagster.semantics.query import Query
+from state_store import MaintenancePolicy, StoreWriter
+from state_store import format as f
+from state_store.merging import Bound, merge_if_due
+from state_store.vacuum import vacuum, vacuum_if_due
+
+UNCHANGED = tuple(name for name in f.TABLES if name not in (f.PARTIALS, f.TIMERS))
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """How many files were merged, and how many deleted."""
+
+    merged: int
+    deleted: int
+
+
+def maintain_after_epoch(runtime: Runtime, policy: MaintenancePolicy) -> Maintained:
+    """What is due after an epoch: at most one merge per table, and every so often a vacuum."""
+    query, store = runtime.plan.query, runtime.store
+    merged = compact_if_due(runtime, policy.files_per_bucket)
+    merged += _merge_small_files(store, policy, closed_until(query, runtime.clocks.watermark))
+    return Maintained(merged, vacuum_if_due(store, policy, _rewritten(query)))
+
+
+def maintain(store: StoreWriter, query: Query, policy: MaintenancePolicy) -> Maintained:
+    """All that is due and needs no Spark, however much it is. The state itself is merged by runs of the view.
+
+    While an epoch is planned and not finished, nothing is merged: its plan has pinned the tables as they are.
+    """
+    tail = store.tail()
+    merged = 0
+    if tail.commit is not None and tail.unfinished is None:
+        closed = closed_until(query, tail.commit.watermark)
+        while some := _merge_small_files(store, policy, closed):
+            merged += some
+    return Maintained(merged, vacuum(store, policy, rewritten=_rewritten(query)))
+
+
+def _merge_small_files(store: StoreWriter, policy: MaintenancePolicy, closed: int | None) -> int:
+    """One merge per table.
+
+    Timers that have fired need not be kept. Results that can still change stay apart from those that cannot: a change
+    rewrites a file.
+    """
+    not_fired = None if closed is None else pc.field("window_end") > closed
+    final = None if closed is None else Bound(END, closed)
+    merged = merge_if_due(store, f.TIMERS, policy, keep=not_fired)
+    return merged + sum(merge_if_due(store, name, policy, apart=final) for name in UNCHANGED)
+
+
+def _rewritten(query: Query) -> tuple[str, ...]:
+    return () if query.waits_for_close else (f.OUTPUT,)

@@ -1,0 +1,9 @@
+CREATE MATERIALIZED VIEW out AS
+SELECT region, COUNT(*) AS c
+FROM (
+    SELECT region, ROW_NUMBER() OVER (PARTITION BY window_start ORDER BY amount) AS n
+    FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE)
+)
+WHERE n <= 3
+GROUP BY region
+EMIT FINAL;

@@ -1,0 +1,5 @@
+CREATE MATERIALIZED VIEW out AS
+SELECT window_start, region, amount
+FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE)
+GAP FILL LOCF
+EMIT ON WINDOW CLOSE;

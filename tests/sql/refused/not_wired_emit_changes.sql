@@ -1,5 +1,0 @@
-CREATE MATERIALIZED VIEW out AS
-SELECT window_start, COUNT(*) AS n
-FROM TUMBLE(sales, event_time, INTERVAL '2' MINUTE)
-GROUP BY window_start, window_end
-EMIT CHANGES;

@@ -1,0 +1,6 @@
+CREATE MATERIALIZED VIEW out AS
+SELECT region,
+    ROW_NUMBER() OVER (PARTITION BY window_start ORDER BY amount) AS n,
+    ROW_NUMBER() OVER (PARTITION BY window_start ORDER BY amount DESC) AS m
+FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE)
+EMIT FINAL;
