@@ -60,6 +60,20 @@ class Shape:
 # A thousand events are next to none: what is left is what any epoch costs.
 RAW = (Shape(1_000, 100), Shape(100_000, 100), Shape(1_000_000, 100), Shape(10_000_000, 100), Shape(100_000, 100, 100))
 CLOSE = (Shape(100_000, 10_000), Shape(10_000_000, 10_000))
+Results = dict[str, dict[str, list[Filled]]]
+RAW_TABLES = {
+    "Closing, accumulators against raw rows: milliseconds (ratio: raw / accumulators)": {
+        "the epoch": "close_seconds",
+        "CPU": "close_cpu",
+        "CPU of tasks": "close_tasks",
+    },
+    "Closing: what is read": {"state rows": "state_rows", "bytes": "state_bytes"},
+    "All epochs and the close; a look at the open windows in each epoch; both: milliseconds": {
+        "all": "all_seconds",
+        "looks": "look_seconds",
+        "both": "watched_seconds",
+    },
+}
 GROUPS = (100, 1_000, 10_000)
 STATE_EVENTS = 1_000_000
 
@@ -102,8 +116,7 @@ class Bench:
     def against_raw(self) -> dict[str, Any]:
         """The same windows with accumulators and with raw rows."""
         results = {shape.name: self._runs(shape, SIDES) for shape in self._sized(RAW)}
-        _print_closes(self.console, results)
-        _print_windows(self.console, results)
+        _print_raw(self.console, results)
         return {name: {side: _figures(runs[side]) for side in SIDES} for name, runs in results.items()}
 
     def by_events(self) -> dict[str, Any]:
@@ -173,66 +186,36 @@ def _middle(runs: Sequence[Filled], figure: str) -> float:
     return float(median(getattr(run, figure) for run in runs))
 
 
-def _ratio(runs: dict[str, list[Filled]], figure: str) -> str:
-    """How many times more the other side takes."""
-    ours = _middle(runs["ours"], figure)
-    return f"{_middle(runs['raw'], figure) / ours:.1f}" if ours else "-"
-
-
-def _print_closes(console: Console, results: dict[str, dict[str, list[Filled]]]) -> None:
-    print_table(
-        console,
-        "Closing: accumulators against raw rows (ratio: raw / accumulators)",
-        ("windows × events", "epoch ms", "raw", "ratio", "CPU ms", "raw", "ratio", "state rows", "raw", "ratio"),
-        [
-            (
-                name,
-                *(milliseconds(_middle(runs[side], "close_seconds")) for side in SIDES),
-                _ratio(runs, "close_seconds"),
-                *(milliseconds(_middle(runs[side], "close_cpu")) for side in SIDES),
-                _ratio(runs, "close_cpu"),
-                *(f"{_middle(runs[side], 'state_rows'):,.0f}" for side in SIDES),
-                _ratio(runs, "state_rows"),
-            )
+def _print_raw(console: Console, results: Results) -> None:
+    for title, columns in RAW_TABLES.items():
+        headings = [text for heading in columns for text in (heading, "raw", "ratio")]
+        rows = [
+            (name, *(text for figure in columns.values() for text in _compared(runs, figure)))
             for name, runs in results.items()
-        ],
-    )
+        ]
+        print_table(console, title, ("windows × events", *headings), rows)
 
 
-def _print_windows(console: Console, results: dict[str, dict[str, list[Filled]]]) -> None:
-    print_table(
-        console,
-        "The whole of it, in seconds: all epochs and the close; and with a look at the open windows in each epoch",
-        ("windows × events", "all", "raw", "ratio", "looks only", "raw", "ratio", "with looks", "raw", "ratio"),
-        [
-            (
-                name,
-                *(
-                    text
-                    for figure in ("all_seconds", "look_seconds", "watched_seconds")
-                    for text in (
-                        *(f"{_middle(runs[side], figure):.2f}" for side in SIDES),
-                        _ratio(runs, figure),
-                    )
-                ),
-            )
-            for name, runs in results.items()
-        ],
-    )
+def _compared(runs: dict[str, list[Filled]], figure: str) -> tuple[str, str, str]:
+    """Ours, theirs, and how many times more the other side takes."""
+    ours, raw = (_middle(runs[side], figure) for side in SIDES)
+    scale = 1 if figure.startswith("state") else 1_000
+    return f"{ours * scale:,.0f}", f"{raw * scale:,.0f}", f"{raw / ours:.1f}" if ours else "-"
 
 
 def _print_by_events(console: Console, results: dict[str, list[Filled]]) -> None:
     print_table(
         console,
         "Closing a window of the same groups (target: within 1.5 times)",
-        ("windows × events", "epoch ms", "close step ms", "CPU ms", "state rows", "files", "ratio to the first"),
+        ("windows × events", "epoch ms", "ratio", "close step", "CPU", "CPU of tasks", "state rows", "files"),
         [
             (
                 name,
-                *(milliseconds(_middle(runs, figure)) for figure in ("close_seconds", "close_step", "close_cpu")),
+                milliseconds(_middle(runs, "close_seconds")),
+                f"{_middle(runs, 'close_seconds') / _middle(next(iter(results.values())), 'close_seconds'):.2f}",
+                *(milliseconds(_middle(runs, figure)) for figure in ("close_step", "close_cpu", "close_tasks")),
                 f"{_middle(runs, 'state_rows'):,.0f}",
                 f"{_middle(runs, 'state_files'):,.0f}",
-                f"{_middle(runs, 'close_seconds') / _middle(next(iter(results.values())), 'close_seconds'):.2f}",
             )
             for name, runs in results.items()
         ],
@@ -261,7 +244,7 @@ def _print_by_groups(console: Console, found: dict[str, Any]) -> None:
 
 
 def _figures(runs: Sequence[Filled]) -> dict[str, Any]:
-    names = ("close_seconds", "close_step", "close_cpu", "state_rows", "state_files", "state_bytes")
+    names = ("close_seconds", "close_step", "close_cpu", "close_tasks", "state_rows", "state_files", "state_bytes")
     whole = ("all_seconds", "look_seconds", "watched_seconds")
     return {name: [round(float(getattr(run, name)), 4) for run in runs] for name in (*names, *whole)}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from benchmarks.contenders import ONE_COMMIT, Tick, opened, timed_step
-from benchmarks.processes import cpu_seconds
+from benchmarks.processes import cpu_seconds, newest_stage, task_seconds
 from benchmarks.raw_rows import NO_COMPACTION, aggregated_rows, keeping_raw_rows
 from benchmarks.state_size import size_of
 from benchmarks.workloads import BEGIN, MICROS, VIEW, Workload
@@ -34,6 +34,7 @@ class Filled:
     looks: tuple[float, ...]
     close: Tick
     close_cpu: float
+    close_tasks: float
     state_rows: int
     state_files: int
     state_bytes: int
@@ -81,14 +82,16 @@ def fill_and_close(spark: SparkSession, workload: Workload, source: Path, data: 
         while (tick := timed_step(view, KEPT_OPEN)) is not None:
             filling.append(tick)
             looks.append(_look(view, raw=raw))
-        size, cpu = size_of(view), cpu_seconds()
+        size, stage, cpu = size_of(view), newest_stage(spark), cpu_seconds()
         close = timed_step(view, Told(end))
         assert close is not None
+        used = cpu_seconds() - cpu
         return Filled(
             filling=tuple(filling),
             looks=tuple(looks),
             close=close,
-            close_cpu=cpu_seconds() - cpu,
+            close_cpu=used,
+            close_tasks=task_seconds(spark, stage),
             state_rows=size["rows"],
             state_files=size["files"],
             state_bytes=size["bytes"],

@@ -23,7 +23,7 @@ from laminar_dagster.engine.session import open_session
 from state_store import MaintenancePolicy
 from state_store import format as f
 
-KINDS: dict[str, Windows] = {"tumble": tumble(60), "hop": hop(10, 60), "session": session(10)}
+KINDS: dict[str, Windows] = {"tumble": tumble(60), "hop": hop(10, 60), "session": session(1)}
 SPAN_SECONDS = 10
 POINTS = 10
 TARGET = 1.5

@@ -29,6 +29,7 @@ MOMENT_NAMES = {aggregate.name for aggregate in MOMENTS}
 CONSTANTS: dict[str, tuple[Any, ...]] = {
     "approx_percentile": (0.9,), "percentile_approx": (0.9,), "string_agg": (", ",), "listagg": (", ",),
 }  # fmt: skip
+OVER = {"": "Over", "DISTINCT ": "With DISTINCT, over"}
 RETRACTION = {
     "weight": "yes, by weight",
     "value": "yes, with a count per value",
@@ -53,14 +54,24 @@ that of arrival. `ARRAY_AGG(x ORDER BY y DESC)` and `LISTAGG(x, ', ') WITHIN GRO
 first.
 
 An aggregate that keeps values says that its **state grows**, and so does `laminar explain`. Sketches do not grow: their
-results are near enough, and exact up to some hundred values."""
+results are near enough, and exact up to some hundred values.
+
+Over **input with retractions** (a change data feed, the changelog of another view) every row has a weight, which is
+negative for a row that is taken back, and a result is that of the rows that remain. Some aggregates need no more than
+the weights. The others keep each value with the sum of its weights, so that over such input their state grows. A sum
+or mean of floats is that of what remains up to rounding; all other results are the same. FIRST, LAST, ARRAY_AGG and
+STRING_AGG tell rows apart by their event time too: a row must be taken back with the event time it came with. An
+aggregate that cannot take a row back is refused ([LMR0209](errors.md#lmr0209))."""
 ABOUT_THE_COLUMNS = """\
 Below, `x` and `y` are the arguments, NULL where FILTER leaves the row out; `t` is a row's event time in microseconds,
-and `keep` whether FILTER lets it in."""
+and `keep` whether FILTER lets it in. `w` is a row's weight."""
+
+
+KERNEL = ("argument", "result", "partial columns", "finish", "does not fit when")
 
 
 def aggregates_page() -> str:
-    header = ("aggregate", "DISTINCT", "takes a retraction", "state grows")
+    header = ("aggregate", "DISTINCT", "takes a retraction", "state grows", "state grows over retracting input")
     synonyms = ", ".join(f"`{synonym.upper()}` for `{name.upper()}`" for synonym, name in SYNONYMS.items())
     parts = [
         "# Aggregates",
@@ -77,7 +88,8 @@ def aggregates_page() -> str:
 def _overview(aggregate: Aggregate) -> tuple[str, ...]:
     kernel = _kernels(aggregate)[0]
     called = f"[`{_call(aggregate)}`](#{aggregate.name})"
-    return called, aggregate.distinct.value, RETRACTION[kernel.retraction], kernel.grows or "no"
+    over_retractions = "–" if kernel.weighted is None else kernel.weighted.grows or "no"
+    return called, aggregate.distinct.value, RETRACTION[kernel.retraction], kernel.grows or "no", over_retractions
 
 
 def _call(aggregate: Aggregate) -> str:
@@ -100,7 +112,6 @@ def _kernels(aggregate: Aggregate, *, distinct: bool = False) -> list[Kernel]:
 
 
 def _aggregate_section(aggregate: Aggregate) -> str:
-    header = ("argument", "result", "partial columns", "finish", "does not fit when")
     kernels = [("", kernel) for kernel in _kernels(aggregate)]
     if aggregate.distinct is Distinct.OWN:
         kernels += [("DISTINCT ", kernel) for kernel in _kernels(aggregate, distinct=True)]
@@ -108,9 +119,23 @@ def _aggregate_section(aggregate: Aggregate) -> str:
         [
             f"## {aggregate.name.upper()}",
             f"`{_call(aggregate)}`: {aggregate.summary}.",
-            _rows(header, [_kernel_row(word, kernel) for word, kernel in kernels]),
+            _rows(KERNEL, [_kernel_row(word, kernel) for word, kernel in kernels]),
+            *_with_retractions(kernels),
         ]
     )
+
+
+def _with_retractions(kernels: list[tuple[str, Kernel]]) -> Iterator[str]:
+    """What becomes of the kernels over weighted rows; of those that keep values only that, as their SQL is long."""
+    weighted = [(word, kernel.weighted) for word, kernel in kernels if kernel.weighted is not None]
+    if not weighted:
+        yield "Refused over input with retractions."
+    by_weight = [_kernel_row(word, kernel) for word, kernel in weighted if kernel.grows is None]
+    if by_weight:
+        yield "Over input with retractions:"
+        yield _rows(KERNEL, by_weight)
+    for word, grows in dict.fromkeys((word, kernel.grows) for word, kernel in weighted if kernel.grows is not None):
+        yield f"{OVER[word]} input with retractions it keeps {grows}, with the sum of its weights."
 
 
 def _kernel_row(word: str, kernel: Kernel) -> tuple[str, ...]:

@@ -43,8 +43,8 @@ def kept_of(
         oldest = state if name in STATE or name in rewritten else results
         epoch = max(oldest, readable.get(name, 1))
         commit = commit_of(epoch)
-        assert commit is not None, f"epoch {epoch} is not in the log"
-        kept[name] = Kept(epoch, commit.tables.get(name))
+        if commit is not None:
+            kept[name] = Kept(epoch, commit.tables.get(name))
     return kept
 
 

@@ -6,19 +6,19 @@ of this size would take several times as long to start as this takes to run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import duckdb
 import pyarrow as pa
 
+from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
 from laminar_dagster.engine.shown import END, ShownColumns
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+PLACE = ("filename = true", "file_row_number = true")
 OPS = {"-D": 0, "-U": 1, "+U": 1, "+I": 2}
 
 
@@ -49,7 +49,7 @@ class Difference:
 
 def difference(columns: ShownColumns, results: pa.Table, files: Sequence[str], scope: Scope) -> Difference:
     """`results` has the table's columns and `_reason`: why a group has no result, NULL where it has one."""
-    with _connection() as db:
+    with connection() as db:
         db.register("results", results)
         _load_old(db, columns, results, files, scope)
         _pair(db, columns, scope)
@@ -59,21 +59,11 @@ def difference(columns: ShownColumns, results: pa.Table, files: Sequence[str], s
     return Difference(_as(changes, results), _as(rows, results), touched)
 
 
-@contextmanager
-def _connection() -> Iterator[DuckDBPyConnection]:
-    db = duckdb.connect()
-    try:
-        db.execute("SET TimeZone = 'UTC'")
-        yield db
-    finally:
-        db.close()
-
-
 def _load_old(
     db: DuckDBPyConnection, columns: ShownColumns, results: pa.Table, files: Sequence[str], scope: Scope
 ) -> None:
     """The rows of the table that may change, each with its place, as `old`."""
-    wanted = ", ".join(f"t.{_q(name)}" for name in columns.all)
+    wanted = ", ".join(f"t.{quoted(name)}" for name in columns.all)
     if not files:
         none = results.slice(0, 0)
         db.register("nothing", none)
@@ -84,16 +74,16 @@ def _load_old(
     same = _same("t", "s", by)
     db.execute(
         f"""CREATE TEMP TABLE old AS
-            SELECT {wanted}, t.filename AS _file, t.file_row_number AS _row FROM {_parquet(files)} t
+            SELECT {wanted}, t.filename AS _file, t.file_row_number AS _row FROM {parquet(files, *PLACE)} t
             WHERE {open_ones} AND EXISTS (SELECT 1 FROM results s WHERE {same})"""
     )
 
 
 def _pair(db: DuckDBPyConnection, columns: ShownColumns, scope: Scope) -> None:
     """Old and new results side by side: which rows go, which come, which change."""
-    old = ", ".join(f"o.{_q(name)} AS {_q('o ' + name)}" for name in columns.all)
-    new = ", ".join(f"n.{_q(name)} AS {_q('n ' + name)}" for name in columns.all)
-    differs = " OR ".join(f"o.{_q(name)} IS DISTINCT FROM n.{_q(name)}" for name in columns.all) or "false"
+    old = ", ".join(f"o.{quoted(name)} AS {quoted('o ' + name)}" for name in columns.all)
+    new = ", ".join(f"n.{quoted(name)} AS {quoted('n ' + name)}" for name in columns.all)
+    differs = " OR ".join(f"o.{quoted(name)} IS DISTINCT FROM n.{quoted(name)}" for name in columns.all) or "false"
     moves = scope.moves
     if moves != "true":
         moves = f"(({moves.format(end=f'o.{END}')}) IS TRUE OR ({moves.format(end=f'n.{END}')}) IS TRUE)"
@@ -112,10 +102,10 @@ def _pair(db: DuckDBPyConnection, columns: ShownColumns, scope: Scope) -> None:
 
 def _changes_sql(columns: ShownColumns) -> str:
     """Deletions, then updates as pairs, then insertions; an update of what is not selected is none."""
-    seen = " OR ".join(f"{_q('o ' + name)} IS DISTINCT FROM {_q('n ' + name)}" for name in columns.data) or "false"
-    old = ", ".join([f"{_q('o ' + name)} AS {_q(name)}" for name in columns.data] + [_event_time(columns, "o")])
-    new = ", ".join([f"{_q('n ' + name)} AS {_q(name)}" for name in columns.data] + [_event_time(columns, "n")])
-    order = ", ".join(_q(f"{side} {name}") for name in columns.identity for side in "no") or "_rank"
+    differs = [f"{quoted('o ' + name)} IS DISTINCT FROM {quoted('n ' + name)}" for name in columns.data]
+    seen = " OR ".join(differs) or "false"
+    old, new = (_data_sql(columns, side) for side in ("o", "n"))
+    order = ", ".join(quoted(f"{side} {name}") for name in columns.identity for side in "no") or "_rank"
     numbered = f"SELECT *, row_number() OVER (ORDER BY {order}) AS _at, ({seen}) AS _seen FROM pairs"
     return f"""
         WITH numbered AS ({numbered})
@@ -130,39 +120,33 @@ def _changes_sql(columns: ShownColumns) -> str:
         ) ORDER BY _rank, _at, _half"""
 
 
-def _event_time(columns: ShownColumns, side: str) -> str:
-    return f"{_q(f'{side} {END}') if columns.has_window else 'NULL::BIGINT'} AS _end"
+def _data_sql(columns: ShownColumns, side: str) -> str:
+    data = [f"{quoted(f'{side} {name}')} AS {quoted(name)}" for name in columns.data]
+    end = quoted(f"{side} {END}") if columns.has_window else "NULL::BIGINT"
+    return ", ".join([*data, f"{end} AS _end"])
 
 
 def _rows_sql(columns: ShownColumns, touched: Sequence[str]) -> str:
     """What the touched files hold when the old rows are out, and the new rows."""
-    new = ", ".join(f"{_q('n ' + name)} AS {_q(name)}" for name in columns.all)
+    new = ", ".join(f"{quoted('n ' + name)} AS {quoted(name)}" for name in columns.all)
     come = (
         f"SELECT {new}, NULL::BIGINT AS _epoch, NULL::TIMESTAMPTZ AS _emitted_at, true AS _new FROM pairs WHERE _come"
     )
     if not touched:
         return come
-    stay = ", ".join(f"t.{_q(name)}" for name in columns.all)
+    stay = ", ".join(f"t.{quoted(name)}" for name in columns.all)
     return f"""
-        SELECT {stay}, t._epoch, t._emitted_at, false AS _new FROM {_parquet(touched)} t
+        SELECT {stay}, t._epoch, t._emitted_at, false AS _new FROM {parquet(touched, *PLACE)} t
         WHERE NOT EXISTS (
             SELECT 1 FROM pairs p WHERE p._gone AND p._file = t.filename AND p._row = t.file_row_number
         )
         UNION ALL {come}"""
 
 
-def _parquet(files: Sequence[str]) -> str:
-    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-    options = "filename = true, file_row_number = true, union_by_name = true, hive_partitioning = false"
-    return f"read_parquet([{listed}], {options})"
-
-
 def _same(left: str, right: str, names: Sequence[str]) -> str:
-    return " AND ".join(f"{left}.{_q(name)} IS NOT DISTINCT FROM {right}.{_q(name)}" for name in names) or "true"
-
-
-def _q(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return (
+        " AND ".join(f"{left}.{quoted(name)} IS NOT DISTINCT FROM {right}.{quoted(name)}" for name in names) or "true"
+    )
 
 
 def _as(table: pa.Table, like: pa.Table) -> pa.Table:

@@ -49,7 +49,7 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def parquet(paths: Sequence[str]) -> str:
+def parquet(paths: Sequence[str], *options: str) -> str:
     """The files as a table; a path means itself, also where it reads like a pattern."""
     listed = ", ".join(text(re.sub(r"([\[*?])", r"[\1]", path)) for path in paths)
-    return f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
+    return f"read_parquet([{listed}], {', '.join(['union_by_name = true', 'hive_partitioning = false', *options])})"

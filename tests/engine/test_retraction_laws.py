@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -17,6 +18,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from laminar_dagster.plan.plan import WEIGHT_COLUMN
+from laminar_dagster.semantics import types as t
+from laminar_dagster.semantics.aggregates import AGGREGATES, REMAINING_ROWS
+from laminar_dagster.semantics.expressions import Column
 from laminar_dagster.semantics.query import AggregateCall
 from tests.engine.aggregate_calls import (
     FAMILIES,
@@ -105,18 +109,25 @@ def on_spark(examples: int) -> settings:
 
 
 def retractable(family: str) -> list[Asked]:
-    """Kernels that keep values differ by type in nothing but how the values compare: they go over four types here."""
-    found = []
-    for asked in FAMILIES[family]:
-        kernel = asked.call(0, None).kernel.weighted
-        alike = kernel is not None and kernel.grows is not None and asked.name not in ("sum", "avg")
-        if kernel is not None and not (alike and len(asked.columns) == 1 and asked.columns[0] not in FOUR_TYPES):
-            found.append(asked)
-    return found
+    return [asked for asked in FAMILIES[family] if is_retractable(asked) and not is_like_another(asked)]
+
+
+def is_retractable(asked: Asked) -> bool:
+    return asked.call(0, None).kernel.accepts_retraction
+
+
+def is_like_another(asked: Asked) -> bool:
+    """Kernels that keep values differ by type in nothing but how the values compare: they go over four types here.
+
+    The covariance of numbers up to 2^62 and of small ones has no digits to compare.
+    """
+    if asked.call(0, None).kernel.retraction == "weight" or asked.name in ("sum", "avg"):
+        return False
+    return asked.columns == ("b", "e") or (len(asked.columns) == 1 and asked.columns[0] not in FOUR_TYPES)
 
 
 def test_every_aggregate_that_accepts_retractions_is_under_the_law() -> None:
-    taken = {one.name for family in FAMILIES.values() for one in family if one.call(0, None).kernel.accepts_retraction}
+    taken = {one.name for family in FAMILIES.values() for one in family if is_retractable(one)}
     assert {one.name for family in FAMILIES for one in retractable(family)} == taken
 
 
@@ -157,6 +168,7 @@ COLUMNS = {
     "small": t.decimal(38, 38),
 }
 LARGEST, NINES = 2**63 - 1, Decimal("9" * 38)
+LONG, TINY = Decimal("9.999999999999999999"), Decimal("1e-38")
 
 
 @dataclass(frozen=True)
@@ -209,16 +221,17 @@ CASES = {
     "a decimal total is too large": Case("sum", "whole", ([(NINES, 1)], [(NINES, 1)]), OVERFLOW),
     "a decimal total is no longer too large": Case("sum", "whole", ([(NINES, 3)], [(NINES, -2)]), NINES),
     "all decimals are there": Case(
-        "sum", "mixed", ([(NINES.scaleb(-19), 3)], [(NINES.scaleb(-18), 1), (NINES.scaleb(-18), -1)]), NINES.scaleb(-19) * 3
+        "sum", "mixed", ([(LONG, 3)], [(LONG * 10, 1), (LONG * 10, -1)]), Decimal("29.999999999999999997")
     ),
-    "also those far behind the point": Case("sum", "small", ([(Decimal("1e-38"), 3)], [(Decimal("1e-38"), -5)],
-                                            [(Decimal("-1e-38"), -4)]), Decimal("2e-38")),
-    "a distinct value stays as long as one is there": Case("count", "i", ([(1, 2), (2, 1)], [(1, -1), (2, -1)]), 1, True),
+    "also those far behind the point": Case(
+        "sum", "small", ([(TINY, 5)], [(TINY, -2)], [(-TINY, 1)]), Decimal("2e-38")
+    ),
+    "a distinct value stays while one is there": Case("count", "i", ([(1, 2), (2, 1)], [(1, -1), (2, -1)]), 1, True),
     "a distinct total has its values once": Case("sum", "b", ([(LARGEST, 5), (1, 1)], [(1, -1)]), LARGEST, True),
     "what is true of the rest": Case("bool_and", "u", ([(True, 2), (False, 1)], [(False, -1)]), True),
     "bits that cancel out": Case("bit_xor", "i", ([(5, 2), (6, 1)], [(5, -1), (5, -1), (3, 2)]), 6),
     "bits of what is there": Case("bit_or", "i", ([(5, 1), (8, 1)], [(8, -1)]), 5),
-    "values repeat as often as they are there": Case("array_agg", "s", ([("a", 3), ("b", 1)], [("a", -1)]), ["a", "a", "b"]),
+    "values repeat as often as they are there": Case("array_agg", "s", ([("a", 3)], [("a", -1)]), ["a", "a"]),
     "the most frequent value is no more": Case("mode", "s", ([("a", 3), ("b", 2)], [("a", -2)]), "b"),
 }  # fmt: skip
 

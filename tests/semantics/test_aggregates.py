@@ -102,6 +102,13 @@ def test_a_weighted_kernel_is_the_same_aggregate_over_rows_with_weights(name: st
         assert (weighted.aggregate, weighted.constants) == (name, kernel.constants)
 
 
+def test_a_separator_that_looks_like_a_column_is_none() -> None:
+    kernel = AGGREGATES["string_agg"].kernel(t.STRING, constants=("{set}",), distinct=True)
+    assert kernel.weighted is not None
+    assert "'{set}'" in kernel.finish.format(set="c")
+    assert "'{set}'" in kernel.weighted.finish.format(counts="c")
+
+
 def test_the_rows_that_remain_are_counted_by_weight() -> None:
     assert REMAINING_ROWS.mentions == {"x", "w"}
     assert REMAINING_ROWS.grows is None

@@ -14,7 +14,15 @@ from laminar_dagster.semantics.aggregates.kernel import (
     ordered,
     present,
 )
-from laminar_dagster.semantics.aggregates.sets import BY_TIME, BY_VALUE, REMAINING, normal, weighed, weighed_values
+from laminar_dagster.semantics.aggregates.sets import (
+    BY_PAIR,
+    BY_TIME,
+    BY_VALUE,
+    REMAINING,
+    normal,
+    weighed,
+    weighed_values,
+)
 from laminar_dagster.semantics.functions import order
 
 Choice = Callable[..., Any]
@@ -73,7 +81,7 @@ def _by(name: str, spark: str, choose: Choice, summary: str) -> Aggregate:
         types = tuple(ordered(type_) for type_ in signature.types)
         pairs = weighed(f"named_struct('y', {normal('y', types[1])}, 'x', {normal('x', types[0])})", "{y} IS NOT NULL")
         kernel = Kernel(types, types[0], (partial,), "{row}.x", fresh)
-        return kernel.with_weights((pairs,), f"array_{spark}({REMAINING}).x.x", grows=BY_VALUE)
+        return kernel.with_weights((pairs,), f"array_{spark}({REMAINING}).x.x", grows=BY_PAIR)
 
     return Aggregate(name, build, summary, arguments=2)
 

@@ -29,6 +29,7 @@ from laminar_dagster.semantics.aggregates.kernel import (
     present,
 )
 from laminar_dagster.semantics.aggregates.sets import (
+    BY_PAIR,
     BY_VALUE,
     REMAINING,
     over_remaining,
@@ -129,7 +130,7 @@ def _total(values: Any) -> float:
 
 
 def _average(found: Sequence[float]) -> float:
-    return _total(found) / len(found)
+    return found[0] if min(found) == max(found) else _total(found) / len(found)
 
 
 # --- two variables -------------------------------------------------------------------------------------------
@@ -173,7 +174,7 @@ def _joint(name: str, summary: str, finish: str, fresh: Finish) -> Aggregate:
     def build(signature: Signature) -> Kernel:
         types = tuple(number(type_) for type_ in signature.types)
         kernel = Kernel(types, t.DOUBLE, (_JOINT,), finish, over_pairs)
-        return kernel.with_weights((_WEIGHED_PAIRS,), over_remaining(finish, "m", _REMAINING_JOINT), grows=BY_VALUE)
+        return kernel.with_weights((_WEIGHED_PAIRS,), over_remaining(finish, "m", _REMAINING_JOINT), grows=BY_PAIR)
 
     return Aggregate(name, build, summary, arguments=2, distinct=Distinct.REFUSED)
 

@@ -11,6 +11,7 @@ from laminar_dagster.semantics.types import DataType
 
 PRESENT = "{x} IS NOT NULL"
 BY_VALUE = "one entry for each distinct value"
+BY_PAIR = "one entry for each distinct pair of values"
 BY_ROW = "one entry for each row"
 BY_TIME = "one entry for each distinct value and event time"
 
@@ -89,5 +90,6 @@ def weighed_tuples(types: tuple[DataType, ...]) -> PartialColumn:
 
 
 def over_remaining(sql: str, column: str, remaining: str) -> str:
-    """`sql`, which speaks of a column without weights, over what remains instead."""
-    return let("remaining", remaining, sql.replace(f"{{{column}}}", "remaining"))
+    """`sql`, which speaks of one column without weights, over what remains instead."""
+    body = sql.format(**{column: "remaining"}).replace("{", "{{").replace("}", "}}")
+    return let("remaining", remaining, body)
