@@ -12,20 +12,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from benchmarks.filling import Filled, fill_and_close
-from benchmarks.reporting import (
-    RowsDifferError,
-    milliseconds,
-    parser_for,
-    print_table,
-    settings_for,
-    wide_console,
-    write_json,
-)
+from benchmarks.reporting import RowsDifferError, main_of, milliseconds, parser_for, print_table, say, settings_for
 from benchmarks.side_by_side import same_output
-from benchmarks.state_size import hour_of, measure
+from benchmarks.state_size import hour_of, measure, require_a_row_per_group
 from benchmarks.workloads import Workload, tumble, write_source
 from laminar_dagster.engine.session import open_session
 
@@ -79,20 +69,15 @@ STATE_EVENTS = 1_000_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = _options(argv)
-    console = wide_console()
+    return main_of(close_windows, _options(argv))
+
+
+def close_windows(options: argparse.Namespace) -> dict[str, Any]:
     spark = open_session(settings_for(options))
-    report: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="laminar-eowc-") as folder:
-        bench = Bench(spark, Path(folder), options, console)
-        try:
-            for part in options.part or PARTS:
-                report[part] = {"raw": bench.against_raw, "close": bench.by_events, "state": bench.by_groups}[part]()
-        except RowsDifferError as difference:
-            print(f"error: {difference}", file=sys.stderr)
-            return 1
-    write_json(report, options)
-    return 0
+        bench = Bench(spark, Path(folder), options)
+        parts = {"raw": bench.against_raw, "close": bench.by_events, "state": bench.by_groups}
+        return {part: parts[part]() for part in options.part or PARTS}
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -105,8 +90,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 class Bench:
-    def __init__(self, spark: SparkSession, root: Path, options: argparse.Namespace, console: Console) -> None:
-        self.spark, self.root, self.console = spark, root, console
+    def __init__(self, spark: SparkSession, root: Path, options: argparse.Namespace) -> None:
+        self.spark, self.root = spark, root
         self.rounds = 1 if options.quick else options.rounds
         self.epochs = 3 if options.quick else options.epochs
         self.most = options.most_events
@@ -116,13 +101,13 @@ class Bench:
     def against_raw(self) -> dict[str, Any]:
         """The same windows with accumulators and with raw rows."""
         results = {shape.name: self._runs(shape, SIDES) for shape in self._sized(RAW)}
-        _print_raw(self.console, results)
+        _print_raw(results)
         return {name: {side: _figures(runs[side]) for side in SIDES} for name, runs in results.items()}
 
     def by_events(self) -> dict[str, Any]:
         """Windows of the same groups and of few or many events."""
         results = {shape.name: self._runs(shape, ("ours",))["ours"] for shape in self._sized(CLOSE)}
-        _print_by_events(self.console, results)
+        _print_by_events(results)
         return {name: _figures(runs) for name, runs in results.items()}
 
     def by_groups(self) -> dict[str, Any]:
@@ -134,10 +119,9 @@ class Bench:
             write_source(workload, place / "source", "files")
             found[str(workload.keys)] = measure(self.spark, workload, place)
             shutil.rmtree(place)
-        _print_by_groups(self.console, found)
-        wrong = [groups for groups, state in found.items() if state["after"]["rows"] != state["groups"]]
-        if wrong:
-            raise RowsDifferError(f"more than a row of state for a group, where there are {wrong[0]} of them")
+        _print_by_groups(found)
+        for state in found.values():
+            require_a_row_per_group(state)
         return found
 
     def _sized(self, shapes: Sequence[Shape]) -> list[Shape]:
@@ -150,7 +134,7 @@ class Bench:
         """Each side as often as there are rounds, in turns as to who begins; rows are compared each time."""
         workload = shape.workload(self.epochs)
         place = self.root / "shape"
-        self.console.print(f"{shape.name} events, {shape.groups:,} groups: {workload.batches} × {workload.rows:,} rows")
+        say(f"{shape.name} events, {shape.groups:,} groups: {workload.batches} × {workload.rows:,} rows")
         write_source(workload, place / "source", "files")
         self._warm_up(shape, sides)
         runs: dict[str, list[Filled]] = {side: [] for side in sides}
@@ -186,14 +170,14 @@ def _middle(runs: Sequence[Filled], figure: str) -> float:
     return float(median(getattr(run, figure) for run in runs))
 
 
-def _print_raw(console: Console, results: Results) -> None:
+def _print_raw(results: Results) -> None:
     for title, columns in RAW_TABLES.items():
         headings = [text for heading in columns for text in (heading, "raw", "ratio")]
         rows = [
             (name, *(text for figure in columns.values() for text in _compared(runs, figure)))
             for name, runs in results.items()
         ]
-        print_table(console, title, ("windows × events", *headings), rows)
+        print_table(title, ("windows × events", *headings), rows)
 
 
 def _compared(runs: dict[str, list[Filled]], figure: str) -> tuple[str, str, str]:
@@ -203,9 +187,8 @@ def _compared(runs: dict[str, list[Filled]], figure: str) -> tuple[str, str, str
     return f"{ours * scale:,.0f}", f"{raw * scale:,.0f}", f"{raw / ours:.1f}" if ours else "-"
 
 
-def _print_by_events(console: Console, results: dict[str, list[Filled]]) -> None:
+def _print_by_events(results: dict[str, list[Filled]]) -> None:
     print_table(
-        console,
         "Closing a window of the same groups (target: within 1.5 times)",
         ("windows × events", "epoch ms", "ratio", "close step", "CPU", "CPU of tasks", "state rows", "files"),
         [
@@ -222,9 +205,8 @@ def _print_by_events(console: Console, results: dict[str, list[Filled]]) -> None
     )
 
 
-def _print_by_groups(console: Console, found: dict[str, Any]) -> None:
+def _print_by_groups(found: dict[str, Any]) -> None:
     print_table(
-        console,
         "State of an hour: rows in proportion to groups",
         ("groups", "events", "epochs", "rows of an epoch", "rows at the end", "files", "after a merge", "per group"),
         [

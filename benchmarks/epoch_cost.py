@@ -10,18 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
-
 from benchmarks.contenders import Tick
-from benchmarks.reporting import (
-    RowsDifferError,
-    milliseconds,
-    parser_for,
-    print_table,
-    settings_for,
-    wide_console,
-    write_json,
-)
+from benchmarks.reporting import main_of, milliseconds, parser_for, print_table, say
 from benchmarks.side_by_side import SUMMARY, WARM_UP_BATCHES, Bench, Measured, add_options, report, summary
 from benchmarks.workloads import Workload, quick, tumble
 
@@ -38,21 +28,18 @@ WORKLOADS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = _options(argv)
-    console = wide_console()
+    return main_of(compare, _options(argv))
+
+
+def compare(options: argparse.Namespace) -> dict[str, Any]:
     results: list[Measured] = []
     with tempfile.TemporaryDirectory(prefix="laminar-epoch-cost-") as folder:
-        bench = Bench(settings_for(options), Path(folder), options, console)
-        try:
-            for workload in _chosen(options):
-                results.append(bench.run(workload))
-                _print_workload(console, results[-1])
-        except RowsDifferError as difference:
-            print(f"error: {difference}", file=sys.stderr)
-            return 1
-    _print_summary(console, results)
-    write_json({**report(results, options), **_growth(results)}, options)
-    return 0
+        bench = Bench(Path(folder), options)
+        for workload in _chosen(options):
+            results.append(bench.run(workload))
+            _print_workload(results[-1])
+    _print_summary(results)
+    return {**report(results, options), **_growth(results)}
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -78,27 +65,23 @@ def flatness(rounds: Sequence[Sequence[Tick]], workload: Workload) -> float:
     return last / median(tick.seconds for ticks in filling for tick in ticks[:third])
 
 
-def _print_workload(console: Console, measured: Measured) -> None:
+def _print_workload(measured: Measured) -> None:
     if measured.workload.batches_per_window == 1:
         return
     print_table(
-        console,
         f"{measured.workload.name}: milliseconds as open groups grow",
         ("open groups", "ours", "Structured Streaming"),
         [(f"{opened:,}", milliseconds(ours), milliseconds(theirs)) for opened, ours, theirs in measured.growth()],
     )
 
 
-def _print_summary(console: Console, results: Sequence[Measured]) -> None:
+def _print_summary(results: Sequence[Measured]) -> None:
     print_table(
-        console,
         "Milliseconds per micro-batch, median after warm-up",
         (*SUMMARY, "flatness"),
         [(*summary(measured), _both_flatnesses(measured)) for measured in results],
     )
-    console.print(
-        "Rows of both sides are the same. Flatness: last third over first third, ours / Structured Streaming."
-    )
+    say("Rows of both sides are the same. Flatness: last third over first third, ours / Structured Streaming.")
 
 
 def _both_flatnesses(measured: Measured) -> str:

@@ -62,7 +62,7 @@ def task_seconds(spark: SparkSession, after: int) -> float:
 def _stages(spark: SparkSession) -> Iterator[Any]:
     """What Spark remembers of its stages, newest first."""
     jvm: Any = spark.sparkContext._gateway
-    context: Any = spark.sparkContext._jsc.sc()  # type: ignore[attr-defined]
+    context: Any = spark.sparkContext._jsc.sc()
     context.listenerBus().waitUntilEmpty()
     quantiles, statuses = jvm.new_array(jvm.jvm.double, 0), jvm.jvm.java.util.ArrayList()
     stages = context.statusStore().stageList(None, False, False, quantiles, statuses)

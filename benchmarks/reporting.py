@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ from rich.table import Table
 
 from laminar_dagster.engine.session import SparkSettings
 
+CONSOLE = Console(width=110)
+
 
 class RowsDifferError(Exception):
-    """The two sides do not agree: their times mean nothing."""
+    """The rows are not what they should be: the times mean nothing."""
 
 
 def parser_for(description: str | None) -> argparse.ArgumentParser:
@@ -37,28 +39,35 @@ def settings_for(options: argparse.Namespace) -> SparkSettings:
     return SparkSettings(spark=options.spark, driver_memory=options.driver_memory)
 
 
-def wide_console() -> Console:
-    return Console(width=110)
+def main_of(run: Callable[[argparse.Namespace], Mapping[str, Any]], options: argparse.Namespace) -> int:
+    """Run a benchmark and write its report; where rows differ, say so and fail."""
+    try:
+        report = run(options)
+    except RowsDifferError as difference:
+        print(f"error: {difference}", file=sys.stderr)
+        return 1
+    if options.json:
+        whole = {**report, "quick": options.quick, "machine": _machine()}
+        options.json.write_text(json.dumps(whole, indent=2) + "\n")
+    return 0
 
 
-def print_table(console: Console, title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def say(text: str) -> None:
+    CONSOLE.print(text)
+
+
+def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """The first column to the left, numbers to the right."""
     table = Table(title=title, title_justify="left")
     for position, heading in enumerate(headings):
         table.add_column(heading, justify="right" if position else "left")
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    CONSOLE.print(table)
 
 
 def milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:.0f}"
-
-
-def write_json(report: Mapping[str, Any], options: argparse.Namespace) -> None:
-    if options.json:
-        whole = {**report, "quick": options.quick, "machine": _machine()}
-        options.json.write_text(json.dumps(whole, indent=2) + "\n")
 
 
 def _machine() -> dict[str, Any]:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 from deltalake import DeltaTable
-from rich.console import Console
 
 from benchmarks.contenders import ROCKSDB, Outcome, Tick, run_ours, run_structured_streaming
 from benchmarks.processes import cpu_seconds
-from benchmarks.reporting import RowsDifferError, milliseconds
+from benchmarks.reporting import RowsDifferError, milliseconds, say, settings_for
 from benchmarks.workloads import Workload, write_source
-from laminar_dagster.engine.session import SparkSettings, open_session, session_conf
+from laminar_dagster.engine.session import open_session, session_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,11 +130,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 class Bench:
     """One JVM for both sides; each side has a session of its own, since both set shuffle partitions."""
 
-    def __init__(self, settings: SparkSettings, root: Path, options: argparse.Namespace, console: Console) -> None:
-        self.root, self.kind, self.console = root, options.source, console
+    def __init__(self, root: Path, options: argparse.Namespace) -> None:
+        self.root, self.kind = root, options.source
         self.rounds = 1 if options.quick else options.rounds
         self.choices = (options.partitions,) if options.partitions else PARTITION_CHOICES
         self.tune = not options.quick
+        settings = settings_for(options)
         self.spark = open_session(settings)
         self.theirs = self.spark.newSession()
         for key, value in session_conf(settings).items():
@@ -146,7 +146,7 @@ class Bench:
 
     def run(self, workload: Workload) -> Measured:
         source = self.root / workload.name / "source"
-        self.console.print(f"{workload.name}: writing {workload.batches} × {workload.rows:,} rows")
+        say(f"{workload.name}: writing {workload.batches} × {workload.rows:,} rows")
         write_source(workload, source, self.kind)
         measured = Measured(workload, self._warm_up_and_tune(workload) if self.tune else 1)
         for number in range(self.rounds):
@@ -171,7 +171,7 @@ class Bench:
         best = min(times, key=lambda partitions: times[partitions])
         self.theirs.conf.set("spark.sql.shuffle.partitions", str(best))
         shown = ", ".join(f"{partitions}: {seconds * 1000:.0f} ms" for partitions, seconds in times.items())
-        self.console.print(f"{workload.name}: Structured Streaming with {best} shuffle partition(s) ({shown})")
+        say(f"{workload.name}: Structured Streaming with {best} shuffle partition(s) ({shown})")
         return best
 
     def _quickest(self, partitions: int, workload: Workload, source: Path) -> float:
@@ -199,7 +199,7 @@ class Bench:
             before = cpu_seconds()
             outcomes[name] = runner(spark, workload, source, self.kind, data / name)
             used[name] = cpu_seconds() - before
-            self.console.print(f"{workload.name}: round {number + 1}, {name} done")
+            say(f"{workload.name}: round {number + 1}, {name} done")
         measured.rows_out = same_rows(workload, outcomes["ours"], outcomes["theirs"])
         measured.ours.append(outcomes["ours"].ticks[WARM_UP_BATCHES:])
         measured.theirs.append(outcomes["theirs"].ticks[WARM_UP_BATCHES:])

@@ -12,11 +12,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
-
 from benchmarks.contenders import Tick, opened, timed_step
 from benchmarks.processes import resident_mib
-from benchmarks.reporting import milliseconds, parser_for, print_table, settings_for, wide_console, write_json
+from benchmarks.reporting import RowsDifferError, main_of, milliseconds, parser_for, print_table, say, settings_for
 from benchmarks.workloads import Windows, Workload, events, hop, session, tumble, write_commit
 from laminar_dagster.engine.run import RunOptions, ViewRun
 from laminar_dagster.engine.session import open_session
@@ -43,8 +41,10 @@ class Point:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = _options(argv)
-    console = wide_console()
+    return main_of(run, _options(argv))
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
     spark = open_session(settings_for(options))
     workload = Workload("soak", options.rows, options.keys, KINDS[options.kind], options.epochs, span=SPAN_SECONDS)
     with tempfile.TemporaryDirectory(prefix="laminar-soak-") as folder:
@@ -53,12 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with opened(spark, workload, source, options.source, data, _run_options(options)) as view:
             points, ticks = soak(view, workload, source, options.source)
     growth = growth_of(ticks, options.warm_up)
-    _print(console, options, points, ticks, growth)
-    write_json(_report(points, ticks, growth, options), options)
-    if sum(tick.counts["rows_in"] for tick in ticks) != workload.rows * workload.batches:
-        print("error: rows went missing", file=sys.stderr)
-        return 1
-    return 0
+    _print(options, points, ticks, growth)
+    if sum(tick.counts["aggregated"] for tick in ticks) != workload.rows * workload.batches:
+        raise RowsDifferError("some rows entered no window")
+    return _report(points, ticks, growth, options)
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -127,12 +125,9 @@ def growth_of(ticks: Sequence[Tick], warm_up: int) -> float:
     return median(tick.seconds for tick in counted[-tenth:]) / median(tick.seconds for tick in counted[:tenth])
 
 
-def _print(
-    console: Console, options: argparse.Namespace, points: Sequence[Point], ticks: Sequence[Tick], growth: float
-) -> None:
+def _print(options: argparse.Namespace, points: Sequence[Point], ticks: Sequence[Tick], growth: float) -> None:
     names = list(points[-1].live)
     print_table(
-        console,
         f"{options.epochs:,} epochs of {options.rows} rows, {options.kind} windows, {options.source} "
         "(files: in the newest version / on disk)",
         ("epoch", "ms", *names, "logs", "Python MiB", "JVM MiB"),
@@ -149,7 +144,7 @@ def _print(
         ],
     )
     slowest = max(tick.seconds for tick in ticks[options.warm_up :] or ticks)
-    console.print(
+    say(
         f"last tenth / first tenth after {options.warm_up} epochs: {growth:.2f} (target: at most {TARGET}); "
         f"slowest epoch {milliseconds(slowest)} ms"
     )

@@ -10,11 +10,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.progress import track
 
 from benchmarks.contenders import opened, timed_step
-from benchmarks.reporting import parser_for, print_table, settings_for, wide_console, write_json
+from benchmarks.reporting import RowsDifferError, main_of, parser_for, print_table, say, settings_for
 from benchmarks.workloads import VIEW, Workload, tumble, write_source
 from laminar_dagster.engine.compaction import compact_if_due
 from laminar_dagster.engine.run import ViewRun
@@ -28,19 +27,18 @@ HOUR_SECONDS = 3_600
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = _options(argv)
-    console = wide_console()
+    return main_of(fill, _options(argv))
+
+
+def fill(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="laminar-state-size-") as folder:
         workload = hour_of(options.rows, options.groups, options.commits)
-        console.print(f"writing {workload.batches} commits of {workload.rows:,} rows, {workload.keys:,} groups")
+        say(f"writing {workload.batches} commits of {workload.rows:,} rows, {workload.keys:,} groups")
         write_source(workload, Path(folder) / "source", "files")
         report = measure(open_session(settings_for(options)), workload, Path(folder))
-    _print(console, workload, report)
-    write_json(report, options)
-    if report["after"]["rows"] != report["groups"]:
-        print(f"error: {report['after']['rows']} rows of state for {report['groups']} groups", file=sys.stderr)
-        return 1
-    return 0
+    _print(workload, report)
+    require_a_row_per_group(report)
+    return report
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -91,6 +89,12 @@ def measure(spark: SparkSession, workload: Workload, root: Path) -> dict[str, An
         }
 
 
+def require_a_row_per_group(report: dict[str, Any]) -> None:
+    """What a merge leaves."""
+    if report["after"]["rows"] != report["groups"]:
+        raise RowsDifferError(f"{report['after']['rows']} rows of state for {report['groups']} groups")
+
+
 def size_of(view: ViewRun) -> dict[str, int]:
     """The live files of the state, and what they hold."""
     files = view.runtime.store.table(f.PARTIALS).files()
@@ -116,15 +120,14 @@ def _groups(view: ViewRun) -> int:
     return int(found[0])
 
 
-def _print(console: Console, workload: Workload, report: dict[str, Any]) -> None:
+def _print(workload: Workload, report: dict[str, Any]) -> None:
     events = report["events"]
     print_table(
-        console,
         f"State of {VIEW}: {events:,} events in {report['groups']:,} groups",
         ("", "rows", "files", "bytes", "rows per group", "bytes per group", "events per state row"),
         [(f"{when} compaction", *_sizes(report[when], report["groups"], events)) for when in ("before", "after")],
     )
-    console.print(
+    say(
         f"{workload.batches} epochs took {report['seconds']['epochs']} s, with compaction along the way: never more "
         f"than {report['most_files']} files. The last merge took {report['seconds']['compaction']} s."
     )

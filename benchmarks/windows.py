@@ -13,18 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
-
 from benchmarks.hop_cost import Close, Kept, close_some, keep_open, same_state
-from benchmarks.reporting import (
-    RowsDifferError,
-    milliseconds,
-    parser_for,
-    print_table,
-    settings_for,
-    wide_console,
-    write_json,
-)
+from benchmarks.reporting import main_of, milliseconds, parser_for, print_table, say
 from benchmarks.side_by_side import (
     SUMMARY,
     WARM_UP_BATCHES,
@@ -58,20 +48,14 @@ STREAMING = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = _options(argv)
-    console = wide_console()
-    found: dict[str, Any] = {}
-    run = {"fold": fold, "close": close, "streaming": streaming}
+    return main_of(compare, _options(argv))
+
+
+def compare(options: argparse.Namespace) -> dict[str, Any]:
+    parts = {"fold": fold, "close": close, "streaming": streaming}
     with tempfile.TemporaryDirectory(prefix="laminar-windows-") as folder:
-        bench = Bench(settings_for(options), Path(folder), options, console)
-        try:
-            for part in options.part or PARTS:
-                found[part] = run[part](bench, options)
-        except RowsDifferError as difference:
-            print(f"error: {difference}", file=sys.stderr)
-            return 1
-    write_json(found, options)
-    return 0
+        bench = Bench(Path(folder), options)
+        return {part: parts[part](bench, options) for part in options.part or PARTS}
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -98,7 +82,6 @@ def fold(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     middle = {side: median(seconds_of(ticks[side])) for side in sides}
     ratio = middle["hop"] / middle["tumble"]
     print_table(
-        bench.console,
         f"An epoch that closes nothing: {workload.rows:,} rows, {workload.keys:,} keys, {workload.span_seconds:.0f} s",
         ("", "ms", *step_medians(ticks["hop"]), "state rows of an epoch"),
         [
@@ -111,7 +94,7 @@ def fold(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
             for side in sides
         ],
     )
-    bench.console.print(f"ratio {ratio:.2f} (target: at most {FOLD_TARGET}); the state rows are the same")
+    say(f"ratio {ratio:.2f} (target: at most {FOLD_TARGET}); the state rows are the same")
     shutil.rmtree(bench.root / "fold")
     return {"ratio": round(ratio, 3), "state_rows": rows, **{side: figures(ticks[side]) for side in sides}}
 
@@ -128,10 +111,10 @@ def close(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
         for number in range(bench.rounds):
             closes += close_some(bench.spark, workload, source, bench.root / "close" / f"{number}", CLOSING)
         shutil.rmtree(bench.root / "close")
-    return _print_closes(bench.console, closes)
+    return _print_closes(closes)
 
 
-def _print_closes(console: Console, closes: Sequence[Close]) -> dict[str, Any]:
+def _print_closes(closes: Sequence[Close]) -> dict[str, Any]:
     """What is beyond the smallest case is put down to rows."""
     by_size: dict[tuple[int, int], list[Close]] = defaultdict(list)
     for one in closes:
@@ -145,7 +128,6 @@ def _print_closes(console: Console, closes: Sequence[Close]) -> dict[str, Any]:
         if rows[size] > rows[smallest]
     }
     print_table(
-        console,
         "Epochs that close windows of HOP(1 s, 60 s)",
         ("keys", "windows", "rows out", "ms", "ms per 1,000 rows beyond the first line"),
         [
@@ -176,7 +158,6 @@ def streaming(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     sized = [workload.with_batches(options.batches) if options.batches else workload for workload in chosen]
     results = [bench.run(workload) for workload in sized]
     print_table(
-        bench.console,
         "Milliseconds per micro-batch, median after warm-up",
         (*SUMMARY, "our steps"),
         [

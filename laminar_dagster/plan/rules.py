@@ -236,9 +236,6 @@ _FILLED = "EMIT ON WINDOW CLOSE and EMIT FINAL work today, over sources without 
 
 NOT_WIRED: tuple[NotWired, ...] = (
     NotWired("LMR0906", "connector 'kafka'", _source_with("connector", lambda s: s.connector == "kafka")),
-    NotWired(
-        "LMR0906", "changes = 'cdf'", _source_with("changes", lambda s: s.takes_retractions and s.connector == "delta")
-    ),
     NotWired("LMR0908", "GAP FILL of results that change", _when("gap_fill", _fills_what_changes), _FILLED),
     NotWired("LMR0908", "max_groups_per_window", _limited("max_groups_per_window")),
     NotWired("LMR0908", "max_windows_per_group", _limited("max_windows_per_group")),

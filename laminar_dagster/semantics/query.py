@@ -49,7 +49,7 @@ class Source:
 
     @property
     def takes_retractions(self) -> bool:
-        return "changes" in self.options
+        return self.options.get("changes", "append") != "append"
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ pytestmark = pytest.mark.spark
 Row = dict[str, Any]
 CUTS = 6
 FOUR_TYPES = ("i", "f", "s", "raw")
+CENTRES = {0.0: (0.0, -0.0), 1e9: (1e9,)}
 NOT_FINITE = (math.nan, math.inf, -math.inf)
 
 
@@ -79,20 +80,27 @@ def some_lots(dice: random.Random) -> list[Lot]:
     """Groups of which nothing, one row, one value, some or all of what was inserted remains, some with NaN."""
     lots = []
     for group in range(12):
-        variety = 0 if group == 2 else dice.choice([2, 30])
+        variety, around = 0 if group == 2 else dice.choice([2, 30]), dice.choice(list(CENTRES))
         for _ in range(1 if group == 1 else dice.randrange(2, 25)):
-            row = a_row(dice, variety) if group else dict.fromkeys(TYPES)
-            row |= {
-                "g": group,
-                "_t": dice.randrange(5),
-                "keep": dice.choice([True, True, False, None]) if group != 3 else False,
-            }
+            row = some_row(dice, group, variety, around)
             inserted = dice.choice([1, 1, 2, 5])
             lots.append(Lot(row, inserted, inserted if group in (1, 4) else dice.randrange(inserted + 1)))
-            if group in (5, 6) and dice.random() < 0.3:
-                unusual = {**row, "f": dice.choice(NOT_FINITE), "r": dice.choice(NOT_FINITE)}
-                lots.append(Lot(unusual, 2, 2 if group == 5 else dice.randrange(3)))
+            if group in (5, 6, 7) and dice.random() < 0.3:
+                unusual = {
+                    "f": dice.choice((*NOT_FINITE, 1e12) if group == 5 else NOT_FINITE),
+                    "r": dice.choice(NOT_FINITE),
+                }
+                lots.append(Lot({**row, **unusual}, 2, 2 if group == 5 else dice.randrange(3)))
     return lots
+
+
+def some_row(dice: random.Random, group: int, variety: int, around: float) -> Row:
+    """Its floats are of one scale, as no sum of floats is to be compared where they are not."""
+    row = a_row(dice, variety) if group else dict.fromkeys(TYPES)
+    if row["f"] is not None:
+        row["f"] = dice.choice([around + dice.randrange(-variety, variety + 1) / 7, *CENTRES[around]])
+    kept = False if group == 3 else dice.choice([True, True, False, None])
+    return {**row, "g": group, "_t": dice.randrange(5), "keep": kept}
 
 
 # --- the law ---------------------------------------------------------------------------------------------------

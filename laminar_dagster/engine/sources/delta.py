@@ -53,12 +53,16 @@ class DeltaConnector:
 
     def pending(self, position: Any, limit: Limit) -> list[SourceCommit]:
         table = self._table()
+        if position is None and not self.log.replayable(table.version()):
+            self._check_schema(table)
+            return [self._snapshot(table)]
+        return self._pending(table, position, limit)
+
+    def _pending(self, table: DeltaTable, position: Any, limit: Limit) -> list[SourceCommit]:
         current = table.version()
         if position is not None and (position["table"] != self._table_id or position["version"] > current):
             raise errors.recreated(self.source, self.path, position["version"], current)
         self._check_schema(table)
-        if position is None and not self.log.replayable(current):
-            return [self._snapshot(table)]
         first = 0 if position is None else position["version"] + 1
         return self._commits(range(first, current + 1), physical_names(table), limit)
 

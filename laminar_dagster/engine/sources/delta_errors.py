@@ -85,3 +85,14 @@ def recreated(source: Source, path: Path, version: int, current: int) -> Laminar
         hint=f"Put the former table back, or: {REBUILD[0].lower() + REBUILD[1:]} to start over with the new one.",
         committed=f"Everything up to version {version} of the former table is committed; nothing of the new one is.",
     )
+
+
+def no_change_feed(source: Source, path: Path) -> LaminarError:
+    return LaminarError(
+        "LMR0612",
+        f"source \"{source.name}\" says changes = 'cdf', and its table has no change data feed",
+        detail=f"{path}: the table property delta.enableChangeDataFeed is not true",
+        hint=f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES (delta.enableChangeDataFeed = true), or leave `changes` "
+        "out if rows are only ever added.",
+        committed=NOTHING_READ,
+    )

@@ -28,13 +28,13 @@ class DeltaLog:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def _file(self, version: int) -> Path:
+    def file(self, version: int) -> Path:
         return self.root / "_delta_log" / f"{version:020d}.json"
 
     def version(self, number: int) -> Version | None:
         """None if the log no longer has the version."""
         try:
-            text = self._file(number).read_text(encoding="utf-8")
+            text = self.file(number).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
         actions = [json.loads(line) for line in text.splitlines() if line]
@@ -49,7 +49,7 @@ class DeltaLog:
 
     def replayable(self, current: int) -> bool:
         """Whether the whole history is there and only ever appended, so that each version can be read by itself."""
-        if not all(self._file(number).exists() for number in range(current + 1)):
+        if not all(self.file(number).exists() for number in range(current + 1)):
             return False
         versions = (self.version(number) for number in range(current + 1))
         return all(v is not None and not v.rewrites and not missing(v.files) for v in versions)

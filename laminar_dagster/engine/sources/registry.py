@@ -7,6 +7,7 @@ from pathlib import Path
 
 from laminar_dagster.engine.sources.commits import Connector
 from laminar_dagster.engine.sources.delta import DeltaConnector
+from laminar_dagster.engine.sources.delta_changes import DeltaChangesConnector
 from laminar_dagster.engine.sources.files import FilesConnector
 from laminar_dagster.engine.sources.memory import MemoryConnector
 from laminar_dagster.engine.sources.view import ViewConnector
@@ -23,4 +24,6 @@ def connect(source: Source, root: Path, data: Path) -> Connector:
     """The connector of a source; relative paths are below `root`, other views' stores below `data`."""
     if source.connector == VIEW_CONNECTOR:
         return ViewConnector(source, root, data)
+    if source.connector == "delta" and source.takes_retractions:
+        return DeltaChangesConnector(source, root)
     return CONNECTORS[source.connector](source, root)

@@ -188,8 +188,12 @@ def _covariance(taken: int) -> Finish:
     return lambda xs, ys: _products(xs, ys) / (len(xs) - taken) if len(xs) > taken else None
 
 
+def _varies(values: Sequence[float]) -> bool:
+    return len(set(values)) > 1 or not all(map(math.isfinite, values))
+
+
 def _correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    if len(set(xs)) <= 1 or len(set(ys)) <= 1:
+    if not (_varies(xs) and _varies(ys)):
         return None
     return _products(xs, ys) / (math.sqrt(_products(xs, xs)) * math.sqrt(_products(ys, ys)))
 

@@ -1,0 +1,84 @@
+"""A Delta table with a change data feed: each version's inserts, and its deletions and old values as retractions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+
+from laminar_dagster.engine.inline import inline_table
+from laminar_dagster.engine.sources import delta_errors as errors
+from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile
+from laminar_dagster.engine.sources.delta import DeltaConnector
+from laminar_dagster.engine.sources.parquet import FILE
+from laminar_dagster.engine.sources.paths import file_url
+from laminar_dagster.plan.plan import WEIGHT_COLUMN
+from laminar_dagster.semantics.spark_sql import quoted
+from laminar_dagster.semantics.types import BIGINT, STRING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ENABLED = "delta.enableChangeDataFeed"
+WEIGHT_SQL = f"CASE WHEN _change_type IN ('insert', 'update_postimage') THEN 1L ELSE -1L END AS {WEIGHT_COLUMN}"
+# Versions that bring no rows of their own: OPTIMIZE, new properties, a new comment.
+CHANGES = ("add", "remove", "cdc")
+
+
+class DeltaChangesConnector(DeltaConnector):
+    """Position as of any Delta table. A version is one commit; its file is its entry in the table's log.
+
+    What exactly a version changed (deletion vectors, change files, whole files), only Delta's own reader knows.
+    """
+
+    def pending(self, position: Any, limit: Limit) -> list[SourceCommit]:
+        table = self._table()
+        self._require_feed(table)
+        if position is None and not self._fed_from_the_beginning(table.version()):
+            return [self._snapshot(table)]
+        return self._pending(table, position, limit)
+
+    def _require_feed(self, table: DeltaTable) -> None:
+        if table.metadata().configuration.get(ENABLED) != "true":
+            raise errors.no_change_feed(self.source, self.path)
+
+    def _fed_from_the_beginning(self, current: int) -> bool:
+        """Whether the table had its feed, and still has its log, from the first version on."""
+        if not all(self.log.file(number).exists() for number in range(current + 1)):
+            return False
+        first = DeltaTable(str(self.path), version=0)
+        return bool(first.metadata().configuration.get(ENABLED) == "true")
+
+    def _commit(self, number: int, _: dict[str, str]) -> SourceCommit:
+        version = self.log.version(number)
+        if version is None:
+            raise errors.log_cleaned(self.source, self.path, number)
+        entry = self.log.file(number)
+        rows = _rows_changed(entry.read_text(encoding="utf-8"))
+        files = () if rows is None else (SourceFile(str(entry), entry.stat().st_size, rows),)
+        return SourceCommit(self.source.name, str(number), version.at, files)
+
+    def frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
+        if commits[0].snapshot:
+            return super().frame(spark, commits).selectExpr("*", f"1L AS {WEIGHT_COLUMN}")
+        versions = [(int(commit.id), file_url(file.path)) for commit in commits for file in commit.files]
+        reader = spark.read.format("delta").option("readChangeFeed", "true")
+        first, last = min(version for version, _ in versions), max(version for version, _ in versions)
+        changes = reader.option("startingVersion", first).option("endingVersion", last).load(str(self.path))
+        columns = [quoted(field.name) for field in self.fields()]
+        placed = changes.join(
+            inline_table(spark, {"_commit_version": BIGINT, FILE: STRING}, versions), "_commit_version"
+        )
+        return placed.selectExpr(*columns, WEIGHT_SQL, FILE)
+
+
+def _rows_changed(entry: str) -> int | None:
+    """About how many rows a version changes; None where it changes none."""
+    actions = [json.loads(line) for line in entry.splitlines() if line]
+    found = [action[kind] for action in actions for kind in CHANGES if kind in action]
+    changing = [change for change in found if change.get("dataChange", True) or "cdc" in change]
+    if not changing:
+        return None
+    return sum(int(json.loads(change["stats"]).get("numRecords", 0)) for change in changing if change.get("stats"))
