@@ -13,6 +13,7 @@ import duckdb
 from benchmarks.contenders import ONE_COMMIT, Tick, opened, timed_step
 from benchmarks.processes import cpu_seconds, newest_stage, task_seconds
 from benchmarks.raw_rows import NO_COMPACTION, aggregated_rows, keeping_raw_rows
+from benchmarks.side_by_side import rows_of
 from benchmarks.state_size import size_of
 from benchmarks.workloads import BEGIN, MICROS, VIEW, Workload
 from laminar_dagster.engine.merging import merged_windows
@@ -65,9 +66,7 @@ class Filled:
     def events(self) -> int:
         """How many events are in the results."""
         with duckdb.connect() as database:
-            found = database.execute(
-                "SELECT sum(n) FROM read_parquet(?, hive_partitioning = false)", [f"{self.output}/**/*.parquet"]
-            ).fetchone()
+            found = database.execute(f"SELECT sum(n) FROM ({rows_of(self.output)})").fetchone()
         assert found is not None
         return int(found[0])
 

@@ -13,6 +13,7 @@ import duckdb
 
 from benchmarks.contenders import Tick, opened, timed_step
 from benchmarks.reporting import RowsDifferError
+from benchmarks.side_by_side import rows_of
 from benchmarks.workloads import BEGIN, MICROS, VIEW, Windows, Workload
 from laminar_dagster.engine.run import ViewRun
 from laminar_dagster.engine.runtime import Told
@@ -115,8 +116,7 @@ def _check_results(workload: Workload, source: Path, data: Path, until: int) -> 
         WHERE start + {size} <= {(BEGIN + until) * MICROS}
         GROUP BY ALL"""
     found = f"""
-        SELECT epoch_us(window_start), epoch_us(window_end), k, n, total
-        FROM read_parquet('{data / VIEW / "output"}/**/*.parquet', hive_partitioning = false)"""
+        SELECT epoch_us(window_start), epoch_us(window_end), k, n, total FROM ({rows_of(data / VIEW / "output")})"""
     with duckdb.connect() as database:
         for one, other in ((expected, found), (found, expected)):
             differing = database.execute(f"SELECT count(*) FROM (({one}) EXCEPT ALL ({other}))").fetchone()

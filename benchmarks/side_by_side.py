@@ -220,7 +220,7 @@ def same_rows(workload: Workload, ours: Outcome, theirs: Outcome) -> int:
 
 def same_output(name: str, ours: Path, theirs: Path) -> int:
     """How many rows both tables have. Raises unless they are the same rows, and some."""
-    only_ours, only_theirs, total = _difference(_rows(ours), _rows(theirs))
+    only_ours, only_theirs, total = _difference(rows_of(ours), rows_of(theirs))
     if only_ours or only_theirs or not total:
         raise RowsDifferError(
             f"{name}: of {total} rows here {only_ours} are not in the other side's output, "
@@ -239,7 +239,7 @@ def _difference(left: str, right: str) -> tuple[int, int, int]:
     return int(found[0]), int(found[1]), int(found[2])
 
 
-def _rows(table: Path) -> str:
+def rows_of(table: Path) -> str:
     """The table's rows as SQL; where no window closed there may be no table."""
     files = DeltaTable(str(table)).file_uris() if DeltaTable.is_deltatable(str(table)) else []
     if not files:

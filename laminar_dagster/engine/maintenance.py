@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
+from laminar_dagster.engine.changelog_folding import fold_if_due
 from laminar_dagster.engine.closing import closed_until
 from laminar_dagster.engine.compaction import compact_if_due
 from laminar_dagster.engine.runtime import Runtime
@@ -16,6 +17,7 @@ from laminar_dagster.engine.shown import END
 from laminar_dagster.semantics.query import Query
 from state_store import MaintenancePolicy, StoreWriter
 from state_store import format as f
+from state_store.changelog import ChangelogRetention
 from state_store.merging import Bound, merge_if_due
 from state_store.vacuum import vacuum, vacuum_if_due
 
@@ -34,6 +36,7 @@ def maintain_after_epoch(runtime: Runtime, policy: MaintenancePolicy) -> Maintai
     """What is due after an epoch: at most one merge per table, and every so often a vacuum."""
     query, store = runtime.plan.query, runtime.store
     merged = compact_if_due(runtime, policy.files_per_bucket)
+    merged += _fold_history(store, query, policy)
     merged += _merge_small_files(store, policy, closed_until(query, runtime.clocks.watermark))
     return Maintained(merged, vacuum_if_due(store, policy, _rewritten(query)))
 
@@ -47,9 +50,18 @@ def maintain(store: StoreWriter, query: Query, policy: MaintenancePolicy) -> Mai
     merged = 0
     if tail.commit is not None and tail.unfinished is None:
         closed = closed_until(query, tail.commit.watermark)
+        merged += _fold_history(store, query, policy)
         while some := _merge_small_files(store, policy, closed):
             merged += some
     return Maintained(merged, vacuum(store, policy, rewritten=_rewritten(query)))
+
+
+def _fold_history(store: StoreWriter, query: Query, policy: MaintenancePolicy) -> int:
+    """Changes older than results are kept become a snapshot. One of rows that never change would be no smaller."""
+    last = store.last
+    if query.waits_for_close or last is None or last.epoch % policy.vacuum_every:
+        return 0
+    return int(fold_if_due(store, ChangelogRetention(policy.retain_epochs, policy.retain_results)) is not None)
 
 
 def _merge_small_files(store: StoreWriter, policy: MaintenancePolicy, closed: int | None) -> int:

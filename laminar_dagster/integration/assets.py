@@ -14,7 +14,7 @@ from laminar_dagster.integration.spark import session_for
 from laminar_dagster.plan.explain import explain
 from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.plan import Plan
-from laminar_dagster.semantics.query import Source
+from laminar_dagster.semantics.query import VIEW_CONNECTOR, Source
 from laminar_dagster.semantics.time import to_iso
 from state_store import CommitRow, StoreReader
 from state_store import format as f
@@ -31,7 +31,8 @@ def laminar_assets(
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     """The project's views as assets, and its sources as external assets that they depend on."""
     plans = project.plans()
-    sources = {entry.source.name: entry.source for plan in plans for entry in plan.query.inputs}
+    inputs = [entry.source for plan in plans for entry in plan.query.inputs]
+    sources = {source.name: source for source in inputs if source.connector != VIEW_CONNECTOR}
     return [*map(source_spec, sources.values()), *(view_asset(plan, project, open_session) for plan in plans)]
 
 

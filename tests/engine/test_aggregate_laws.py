@@ -16,11 +16,11 @@ import pytest
 
 from laminar_dagster.conformance.reference_runner import ReferenceRunner
 from laminar_dagster.conformance.spark_runner import SparkRunner
-from laminar_dagster.engine import compaction
 from laminar_dagster.semantics.aggregates import AGGREGATES, Distinct
 from laminar_dagster.semantics.aggregates.sketches import HLL_ERROR, KLL_K, kll_error
 from laminar_dagster.semantics.query import AggregateCall
 from laminar_dagster.semantics.time import SECOND, from_iso
+from state_store import MaintenancePolicy
 from tests.engine.aggregate_calls import (
     FAMILIES,
     KEEP,
@@ -174,14 +174,12 @@ def some_commits(dice: random.Random) -> list[list[dict[str, Any]]]:
         "SESSION(ev, ts, INTERVAL '1' MINUTE)",
     ],
 )
-def test_all_of_them_come_through_epochs_and_a_compaction_unchanged(
-    spark: Any, monkeypatch: pytest.MonkeyPatch, window: str
-) -> None:
-    monkeypatch.setattr(compaction, "FILES_PER_BUCKET", 2)
+def test_all_of_them_come_through_epochs_and_a_compaction_unchanged(spark: Any, window: str) -> None:
+    eager = MaintenancePolicy(files_per_bucket=2)
     commits = some_commits(random.Random(7))
     tables: list[dict[Any, dict[str, Any]]] = []
     aside: list[int] = []
-    for runner, ticks in ((SparkRunner(lambda: spark), True), (ReferenceRunner(), False)):
+    for runner, ticks in ((SparkRunner(lambda: spark, maintenance=eager), True), (ReferenceRunner(), False)):
         runner.open(VIEW.format(window=window))
         for commit in commits:
             runner.commit("ev", commit)
