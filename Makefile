@@ -44,7 +44,7 @@ test: java $(SYNCED) jars ## Run the whole test suite
 
 .PHONY: test-fast
 test-fast: $(SYNCED) ## Run the tests that need no JVM
-	@$(BIN)/pytest -m "not spark" $(ARGS)
+	@$(BIN)/pytest -m "not spark" -n 2 --dist loadfile $(ARGS)
 
 .PHONY: check
 check: $(SYNCED) ## Lint, formatting, types, import direction

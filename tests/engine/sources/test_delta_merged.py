@@ -53,17 +53,13 @@ def test_a_follower_takes_each_row_once_however_often_it_was_merged(tmp_path: Pa
     assert found.pending(found.position_after(later, position), plenty()) == []
 
 
-def test_a_follower_that_is_too_late_is_told_so(tmp_path: Path) -> None:
+def test_a_follower_that_is_too_late_is_told_so_and_a_new_one_begins_with_what_is_there(tmp_path: Path) -> None:
     found = follower(tmp_path)
     run(tmp_path, range(1, 3), EAGER)
     position = found.position_after(found.pending(None, plenty()), None)
     run(tmp_path, range(1, 41), EAGER)
     with pytest.raises(LaminarError, match="LMR0605"):
         found.pending(position, plenty())
-
-
-def test_a_new_follower_of_a_table_with_a_forgotten_past_begins_with_what_it_holds(tmp_path: Path) -> None:
-    run(tmp_path, range(1, 41), EAGER)
     (commit,) = follower(tmp_path).pending(None, plenty())
     assert commit.snapshot
     assert sorted(numbers([commit])) == of_epochs(1, 40)
