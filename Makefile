@@ -64,9 +64,16 @@ dev: java $(SYNCED) jars ## Start Dagster's web interface over assets/
 	@test -f "$(DAGSTER_DIR)/dagster.yaml" || cp assets/dagster.yaml "$(DAGSTER_DIR)/"
 	@DAGSTER_HOME="$(DAGSTER_DIR)" $(BIN)/dagster dev -w workspace.yaml $(ARGS)
 
+# One of them: make bench BENCH=windows ARGS='--part streaming --json out.json'
+BENCH ?= epoch_cost windows eowc
+
 .PHONY: bench
-bench: java $(SYNCED) jars ## Compare an epoch's cost with Structured Streaming's
-	@$(BIN)/python benchmarks/epoch_cost.py $(ARGS)
+bench: java $(SYNCED) jars ## Measure epochs, windows and closes, as ratios within one run
+	@for name in $(BENCH); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py $(ARGS) || exit 1; done
+
+.PHONY: soak
+soak: java $(SYNCED) jars ## Run 3,000 small epochs: time, files and memory must not grow
+	@$(BIN)/python benchmarks/soak.py $(ARGS)
 
 .PHONY: clean
 clean: ## Remove the environment, caches and local state of this directory

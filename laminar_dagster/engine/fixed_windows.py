@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from laminar_dagster.engine.batch import TIME
 from laminar_dagster.engine.closing import Closing, closed_until
-from laminar_dagster.engine.merging import merged_windows, touched_groups, windows_per_pane
+from laminar_dagster.engine.merging import merged_windows, pairs, touched_groups, windows_per_pane
 from laminar_dagster.engine.partials import HIDDEN, partial_expressions, prepared_columns, shares_panes
 from laminar_dagster.engine.revising import Change, Revised, chosen
 from laminar_dagster.engine.runtime import Runtime
@@ -77,7 +77,7 @@ class FixedWindows:
         files = [file for file in [*pinned, *fresh] if _holds(file, due)]
         rows = sum(file.rows for file in files)
         if due:
-            runtime.fit_to(rows)
+            runtime.fit_to(pairs(runtime.plan.query, files, due))
         return Closing(
             merged=merged_windows(runtime, files, due) if due else None,
             rows=rows * windows_per_pane(runtime.plan.query),

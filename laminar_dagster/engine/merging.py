@@ -18,13 +18,13 @@ from state_store import DataFile
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Up to so many windows it is cheaper to hand each pane to each of them than to sort the panes of every key.
-FEW_WINDOWS = 2
+# Up to so many pairs it is cheaper to hand each pane to each of its windows than to sort the panes of every key.
+FEW_PAIRS = 1_000_000
 
 
 def merged_windows(runtime: Runtime, files: Sequence[DataFile], windows: Collection[Window]) -> DataFrame:
     """One row per (window, key) of these windows: `window_start`, `window_end`, the keys, merged partials."""
-    placed = _placed(runtime, state_frame(runtime, files), windows)
+    placed = _placed(runtime, state_frame(runtime, files), windows, files)
     keys = ["window_start", "window_end", *runtime.plan.layout.key_columns]
     return runtime.aggregated(placed, keys, merge_expressions(runtime.plan))
 
@@ -36,7 +36,7 @@ def touched_groups(
     new = state_frame(runtime, fresh)
     state = matching(runtime, state_frame(runtime, files), new, runtime.plan.layout.key_columns)
     keys = ["window_start", "window_end", *runtime.plan.layout.key_columns]
-    merged = runtime.aggregated(_placed(runtime, state, windows), keys, merge_expressions(runtime.plan))
+    merged = runtime.aggregated(_placed(runtime, state, windows, files), keys, merge_expressions(runtime.plan))
     into = _in_each(runtime, new, windows) if shares_panes(runtime.plan.query) else _as_windows(new, windows)
     return matching(runtime, merged, into, keys)
 
@@ -50,15 +50,27 @@ def matching(runtime: Runtime, frame: DataFrame, others: DataFrame, columns: Seq
     return frame.join(wanted.hint("broadcast"), same, "left_semi")
 
 
-def _placed(runtime: Runtime, state: DataFrame, windows: Collection[Window]) -> DataFrame:
+def _placed(runtime: Runtime, state: DataFrame, windows: Collection[Window], files: Sequence[DataFile]) -> DataFrame:
     """The state's partials, each under the windows that it is part of."""
     if not shares_panes(runtime.plan.query):
         return _among(runtime, _as_windows(state, windows), windows)
-    if len(windows) <= FEW_WINDOWS:
+    if pairs(runtime.plan.query, files, windows) <= FEW_PAIRS:
         return _in_each(runtime, state, windows)
+    if not _may_hide(files):
+        return _among(runtime, spread(runtime, state, windows), windows)
     seen_by_all = _among(runtime, spread(runtime, state.filter(f"{HIDDEN} IS NULL"), windows), windows)
     hidden_from_some = _in_each(runtime, state.filter(f"{HIDDEN} IS NOT NULL"), windows)
     return seen_by_all.unionByName(hidden_from_some.select(*seen_by_all.columns))
+
+
+def pairs(query: Query, files: Sequence[DataFile], windows: Collection[Window]) -> int:
+    """How many rows there are, about, when each partial stands under each of its windows."""
+    return min(len(windows), windows_per_pane(query)) * sum(file.rows for file in files)
+
+
+def _may_hide(files: Sequence[DataFile]) -> bool:
+    """Whether some partial is not for all windows that contain its pane."""
+    return any(file.nulls.get(HIDDEN, 0) < file.rows for file in files)
 
 
 def _among(runtime: Runtime, placed: DataFrame, windows: Collection[Window]) -> DataFrame:
@@ -83,6 +95,8 @@ def _as_windows(state: DataFrame, windows: Collection[Window]) -> DataFrame:
 def _in_each(runtime: Runtime, state: DataFrame, windows: Collection[Window]) -> DataFrame:
     """Each pane once for each of the windows that contain it and see it."""
     table = _window_table(runtime, windows)
+    first, last = min(window.start for window in windows), max(window.end for window in windows)
+    state = state.filter(f"pane_start >= {first}L AND pane_end <= {last}L")
     expr = functions_of(runtime.spark).expr
     seen = f"({HIDDEN} IS NULL OR window_end > {HIDDEN})"
     return state.join(table, expr(f"pane_start >= window_start AND pane_end <= window_end AND {seen}"))

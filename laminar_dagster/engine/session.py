@@ -58,6 +58,8 @@ SESSION = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.adaptive.enabled": "false",
+    # From 33 files on Spark would list them in a job of its own, one task for each.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     # The default of 50 costs seconds per Delta read or write of a small table.
     "spark.databricks.delta.snapshotPartitions": "1",
 }

@@ -118,14 +118,14 @@ def test_the_first_rows_of_windows_are_the_same_under_any_cut(
     drawn=commits,
     cut=st.frozensets(st.integers(0, 5)),
     lateness=st.sampled_from([0, 3]),
-    few=st.sampled_from([0, merging.FEW_WINDOWS]),
+    few=st.sampled_from([0, merging.FEW_PAIRS]),
 )
 def test_spark_and_the_reference_agree_under_any_cut_into_epochs(
     spark: Any, kind: str, drawn: list[list[dict[str, Any]]], cut: frozenset[int], lateness: int, few: int
 ) -> None:
     sql = SQL.format(window=WINDOWS[kind], lateness=lateness)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(merging, "FEW_WINDOWS", few)
+        patched.setattr(merging, "FEW_PAIRS", few)
         on_spark = observed(SparkRunner(lambda: spark), sql, drawn, cut)
     by_rule = observed(ReferenceRunner(), sql, drawn, frozenset())
     assert table(on_spark) == table(by_rule)
