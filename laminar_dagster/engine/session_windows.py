@@ -8,9 +8,11 @@ later one is stale. A close takes the files that hold a due fragment out of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -28,8 +30,7 @@ from laminar_dagster.engine.partials import (
 )
 from laminar_dagster.engine.revising import Change, Revised, moves_sql
 from laminar_dagster.engine.runtime import Runtime
-from laminar_dagster.engine.session import functions_of
-from laminar_dagster.engine.writing import write_frame
+from laminar_dagster.engine.writing import BROUGHT_ROWS, nullable, write_frame, write_table
 from laminar_dagster.plan.plan import partial_column
 from laminar_dagster.semantics.emit import Early
 from laminar_dagster.semantics.query import Query
@@ -43,6 +44,15 @@ if TYPE_CHECKING:
 KEY_HASH = "key_hash"
 
 
+@dataclass(frozen=True)
+class Over:
+    """What becomes of the fragments that a close takes out: sessions to emit, about how many, and what is put back."""
+
+    merged: DataFrame | None
+    rows: int
+    survivors: list[DataFile]
+
+
 def session_of(query: Query) -> Session:
     assert isinstance(query.window, Session)
     return query.window
@@ -52,52 +62,57 @@ class SessionWindows:
     """Sessions, keyed or not."""
 
     def partials(self, runtime: Runtime, kept: DataFrame) -> DataFrame:
-        """One row per fragment: what the epoch's rows of one key form by themselves."""
-        plan = runtime.plan
-        prepared = kept.selectExpr(*prepared_columns(plan), f"timestamp_micros({TIME}) AS _at", f"{TIME} AS _moment")
-        gap = session_of(plan.query).gap
-        if plan.query.live is not None:
-            bounds = ["_moment AS pane_start", f"_moment + {gap}L AS pane_end"]
-            made = runtime.aggregated(prepared, ["_moment", *plan.layout.key_columns], partial_expressions(plan))
-        else:
-            bounds = ["unix_micros(_fragment.start) AS pane_start", "unix_micros(_fragment.end) AS pane_end"]
-            made = self._fragments(runtime, prepared, gap)
-        columns = [*plan.layout.key_columns, *plan.layout.partial_columns]
-        return made.selectExpr(*bounds, f"{key_hash_sql(plan.session_keys)} AS {KEY_HASH}", *columns)
+        """One row per fragment: rows of one key that lie in the same stretch as long as the gap are one session.
 
-    def _fragments(self, runtime: Runtime, prepared: DataFrame, gap: int) -> DataFrame:
+        Where rows may be taken back, each moment is a fragment of its own.
+        """
         plan = runtime.plan
-        expr = functions_of(runtime.spark).expr
-        fragment = expr(f"session_window(_at, '{gap} microseconds')").alias("_fragment")
-        return prepared.groupBy(fragment, *plan.layout.key_columns).agg(
-            expr("count(*)").alias("_rows"),
-            *(expr(f"{sql} AS {name}") for name, sql in partial_expressions(plan).items()),
+        gap = session_of(plan.query).gap
+        cell = TIME if plan.query.live is not None else f"{TIME} - pmod({TIME}, {gap}L)"
+        prepared = kept.selectExpr(*prepared_columns(plan), f"{TIME} AS _moment", f"{cell} AS _cell")
+        bounds = {"_first": "min(_moment)", "_last": "max(_moment)"}
+        keys = ["_cell", *plan.layout.key_columns]
+        made = runtime.aggregated(prepared, keys, {**bounds, **partial_expressions(plan)})
+        columns = [*plan.layout.key_columns, *plan.layout.partial_columns]
+        return made.selectExpr(
+            "_first AS pane_start",
+            f"_last + {gap}L AS pane_end",
+            f"{key_hash_sql(plan.session_keys)} AS {KEY_HASH}",
+            *columns,
         )
 
     def close(
         self, runtime: Runtime, fresh: Sequence[DataFile], pinned: Sequence[DataFile], watermark: int | None
     ) -> Closing:
         until = closed_until(runtime.plan.query, watermark)
-        due = [file for file in [*pinned, *fresh] if until is not None and int(file.low["pane_end"]) <= until]
-        if not due or until is None:
+        if until is None or not any(int(file.low["pane_end"]) <= until for file in [*pinned, *fresh]):
             return Closing(None, 0, [], list(fresh), until, counts=_open_fragments(pinned, fresh))
-        rest = [file for file in [*pinned, *fresh] if file not in due]
-        rows = sum(file.rows for file in due)
+        due = [file for file in pinned if int(file.low["pane_end"]) <= until]
+        rest = [file for file in pinned if file not in due]
+        taken = [*due, *fresh]
+        rows = sum(file.rows for file in taken)
         runtime.fit_to(rows + sum(file.rows for file in rest))
-        placed = self._placed(runtime, due, rest)
-        survivors = self._survivors(runtime, placed, until, rows)
-        live = [*(file for file in fresh if file in rest), *survivors]
+        over = self._over(runtime, taken, rest, until, rows)
         return Closing(
-            merged=self._merged(runtime, placed, until),
-            rows=rows,
-            gone=[file for file in pinned if file in due],
-            live=live,
+            merged=over.merged,
+            rows=over.rows,
+            gone=due,
+            live=over.survivors,
             until=until,
-            counts={
-                **_open_fragments([file for file in pinned if file in rest], live),
-                "due_timers": _due_timers(runtime, due, until),
-            },
+            counts={**_open_fragments(rest, over.survivors), "due_timers": _due_timers(runtime, taken, until)},
         )
+
+    def _over(
+        self, runtime: Runtime, taken: Sequence[DataFile], rest: Sequence[DataFile], until: int, rows: int
+    ) -> Over:
+        """The files' fragments as sessions: those that are over, and what stays of the others."""
+        if runtime.plan.query.live is not None or rows > BROUGHT_ROWS:
+            placed = self._placed(runtime, taken, rest)
+            return Over(self._merged(runtime, placed, until), rows, self._survivors(runtime, placed, until, rows))
+        sessions = self._sessions(runtime, taken, rest).toArrow()
+        ended = pc.less_equal(sessions.column("pane_end"), until)
+        closed, still = sessions.filter(ended), sessions.filter(pc.invert(ended))
+        return Over(self._as_frame(runtime, closed), closed.num_rows, self._put_back(runtime, still))
 
     def still_open(self, _: Runtime, __: int | None) -> str:
         """A close takes its fragments out of the state, so whatever is there is open."""
@@ -171,16 +186,46 @@ class SessionWindows:
             left = f"sum({partial_column(live, 'n')}) OVER (PARTITION BY {by_key}, pane_start) > 0L"
             fragments = fragments.selectExpr("*", f"CASE WHEN {left} THEN NULL ELSE pane_start END AS _dead")
             by_key = f"{by_key}, _dead"
-        earlier = f"(PARTITION BY {by_key} ORDER BY pane_start ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-        upto = f"(PARTITION BY {by_key} ORDER BY pane_start ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-        apart = fragments.selectExpr("*", f"coalesce(pane_start > max(pane_end) OVER {earlier}, true) AS _begins")
-        numbered = apart.selectExpr("*", f"count_if(_begins) OVER {upto} AS _session")
         whole = f"(PARTITION BY {by_key}, _session)"
-        return numbered.selectExpr(
+        return self._numbered(fragments, by_key).selectExpr(
             "*",
             f"min(pane_start) OVER {whole} AS window_start",
             f"max(pane_end) OVER {whole} AS window_end",
         )
+
+    def _numbered(self, fragments: DataFrame, by_key: str) -> DataFrame:
+        """Each fragment with the number of its session among those of its key."""
+        earlier = f"(PARTITION BY {by_key} ORDER BY pane_start ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+        upto = f"(PARTITION BY {by_key} ORDER BY pane_start ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+        apart = fragments.selectExpr("*", f"coalesce(pane_start > max(pane_end) OVER {earlier}, true) AS _begins")
+        return apart.selectExpr("*", f"count_if(_begins) OVER {upto} AS _session")
+
+    def _sessions(self, runtime: Runtime, taken: Sequence[DataFile], rest: Sequence[DataFile]) -> DataFrame:
+        """What the taken fragments of each session come to: its bounds, and where they themselves begin."""
+        plan = runtime.plan
+        keys = [KEY_HASH, *plan.layout.key_columns]
+        merges = {"pane_start": "min(pane_start)", **merge_expressions(plan)}
+        columns = ["pane_start", "window_end AS pane_end", *keys, *plan.layout.partial_columns]
+        if rest or plan.session_keys != plan.layout.key_columns:
+            placed = self._placed(runtime, taken, rest).filter("_taken")
+            made = runtime.aggregated(placed, ["window_start", "window_end", *keys], merges)
+            return made.selectExpr("window_start", *columns)
+        numbered = self._numbered(state_frame(runtime, taken), ", ".join([KEY_HASH, *plan.session_keys]))
+        made = runtime.aggregated(numbered, ["_session", *keys], {"window_end": "max(pane_end)", **merges})
+        return made.selectExpr("pane_start AS window_start", *columns)
+
+    def _as_frame(self, runtime: Runtime, closed: pa.Table) -> DataFrame | None:
+        """Sessions that are over, once more as a frame: through a file that does not become part of the table."""
+        if not closed.num_rows:
+            return None
+        files = write_table(runtime, f.PARTIALS, nullable(closed.drop_columns(["pane_start"])))
+        return state_frame(runtime, files).withColumnRenamed("pane_end", "window_end")
+
+    def _put_back(self, runtime: Runtime, still: pa.Table) -> list[DataFile]:
+        width = runtime.plan.layout.bucket_width
+        buckets = pa.array(-(-still.column("pane_end").to_numpy() // width), pa.int64())
+        rows = nullable(still.drop_columns(["window_start"])).append_column(BUCKET, buckets)
+        return write_table(runtime, f.PARTIALS, rows, BUCKET)
 
     def _merged(self, runtime: Runtime, placed: DataFrame, until: int) -> DataFrame:
         keys = ["window_start", "window_end", *runtime.plan.layout.key_columns]

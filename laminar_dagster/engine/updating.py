@@ -15,7 +15,7 @@ from laminar_dagster.engine.revising import Change, Revised
 from laminar_dagster.engine.runtime import Carried, Runtime
 from laminar_dagster.engine.shown import END, START, shown_columns, shown_sql
 from laminar_dagster.engine.window_state import WindowState
-from laminar_dagster.engine.writing import write_table
+from laminar_dagster.engine.writing import nullable, write_table
 from laminar_dagster.plan.plan import key_column
 from laminar_dagster.semantics.emit import Early
 from laminar_dagster.semantics.query import Query
@@ -74,8 +74,7 @@ def _finished(runtime: Runtime, revised: Revised) -> DataFrame:
 
 def _brought(runtime: Runtime, finished: DataFrame) -> pa.Table:
     query = runtime.plan.query
-    table = finished.selectExpr(*shown_sql(query), "_reason", f"{_group_sql(query)} AS {GROUP}").toArrow()
-    return table.cast(pa.schema([field.with_nullable(True) for field in table.schema]))
+    return nullable(finished.selectExpr(*shown_sql(query), "_reason", f"{_group_sql(query)} AS {GROUP}").toArrow())
 
 
 def _group_sql(query: Query) -> str:

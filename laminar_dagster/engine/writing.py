@@ -65,12 +65,16 @@ def _let_spark_write(frame: DataFrame, constants: Mapping[str, Literal], path: P
 def _bring(
     frame: DataFrame, constants: Mapping[str, Literal], root: Path, path: Path, partition_by: str | None
 ) -> list[DataFile]:
-    table = frame.toArrow()
-    table = table.cast(pa.schema([field.with_nullable(True) for field in table.schema]))
+    table = nullable(frame.toArrow())
     for name, constant in constants.items():
         column = pa.repeat(pa.scalar(constant.value, arrow_type(constant.type)), table.num_rows)
         table = table.append_column(name, column)
     return [_write_part(root, path / part, rows) for part, rows in _parts(table, partition_by)]
+
+
+def nullable(table: pa.Table) -> pa.Table:
+    """Whether Spark knows a column to have no NULL must not show in a file's schema: it may differ next time."""
+    return table.cast(pa.schema([field.with_nullable(True) for field in table.schema]))
 
 
 def write_table(runtime: Runtime, name: str, table: pa.Table, partition_by: str | None = None) -> list[DataFile]:
