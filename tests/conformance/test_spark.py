@@ -26,6 +26,7 @@ KILLED = (
     "idle_timeout_closes_the_last_window_on_an_empty_tick",
     "a_division_by_zero_is_set_aside",
     "a_gap_is_filled_over_epochs_and_restarts",
+    "changes_retracts_the_sessions_that_merge",
 )
 OVER_CONNECT = (
     "a_division_by_zero_is_set_aside",
