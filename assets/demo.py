@@ -90,9 +90,8 @@ def _run_views(project: Project, console: Console) -> Runs:
     runs: Runs = {}
     for plan in plans:
         start = perf_counter()
-        runs[plan.query.view] = run_with_progress(
-            plan, session, project, RunOptions(maintenance=project.maintenance), console
-        )
+        options = RunOptions(maintenance=project.maintenance)
+        runs[plan.query.view], _ = run_with_progress(plan, session, project, options, console)
         console.print(f"[green]✓[/] running {plan.query.view} [dim]({perf_counter() - start:.1f} s)[/]")
     return runs
 

@@ -10,6 +10,7 @@ import pytest
 
 from laminar_dagster.engine import connect_server
 from laminar_dagster.engine.session import SparkSettings, open_session
+from tests.kafka.broker import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,17 +29,32 @@ def _own_state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def bundles(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """The jars of this run: Kafka's only where some test wants a broker."""
+    wanted = any("kafka_broker" in getattr(item, "fixturenames", ()) for item in request.session.items)
+    return ("delta", "kafka") if wanted else ("delta",)
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Kafka broker, started once."""
+    broker = Broker(tmp_path_factory.mktemp("kafka"))
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(bundles: tuple[str, ...]) -> Iterator[SparkSession]:
     """An in-process session."""
-    session = open_session(SparkSettings.for_tests())
+    session = open_session(SparkSettings.for_tests(bundles=bundles))
     yield session
     session.stop()
 
 
 @pytest.fixture(scope="session")
-def connect_url() -> Iterator[str]:
+def connect_url(bundles: tuple[str, ...]) -> Iterator[str]:
     """The address of a Connect server, started once."""
-    started = connect_server.start(settings=SparkSettings.for_tests())
+    started = connect_server.start(settings=SparkSettings.for_tests(bundles=bundles))
     assert started.url is not None
     yield started.url
     connect_server.stop()

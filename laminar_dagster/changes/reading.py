@@ -11,20 +11,16 @@ import pyarrow as pa
 
 from laminar_dagster.changes.buffer import ChangelogBuffer
 from laminar_dagster.changes.position import START, Position
-from laminar_dagster.engine.in_process_sql import parquet, quoted
+from laminar_dagster.engine.changelog_rows import rows_after
 from laminar_dagster.errors import LaminarError
 from state_store import CommitRow, DeltaDirectory
 from state_store import format as f
-from state_store.changelog import EPOCH, EPOCHS, OP, SEQ, RowPlace, files_between, readable_together, snapshot_epoch
+from state_store.changelog import EPOCH, OP, SEQ, RowPlace, snapshot_epoch
 from state_store.epochs import EpochLog
 from state_store.reader import check_format
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-CHUNK_ROWS = 65_536
-ROWS_AT_ONCE = 500_000
-FILES_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -107,22 +103,10 @@ def changes_after(
     if table is None:
         return
     if snapshot is not None and (position == START or position.in_snapshot):
-        rows = _rows(db, table, position.place, snapshot)
+        rows = rows_after(db, table, position.place, snapshot)
         yield from _batched(rows, batch_rows, snapshot=True)
         position = Position(snapshot)
-    yield from _batched(_rows(db, table, position.place, committed.epoch), batch_rows, snapshot=False)
-
-
-def _rows(db: DuckDBPyConnection, table: DeltaDirectory, after: RowPlace, upto: int) -> Iterator[pa.RecordBatch]:
-    """The rows after a place, in order, in the table's types; only files that may hold some are opened."""
-    schema = pa.schema([field for field in table.schema() if field.name != EPOCHS])
-    columns = ", ".join(map(quoted, schema.names))
-    epoch, seq = after
-    wanted = f"({EPOCH} > {epoch} OR ({EPOCH} = {epoch} AND {SEQ} > {seq})) AND {EPOCH} <= {upto}"
-    for files in readable_together(files_between(table, after, upto), ROWS_AT_ONCE, FILES_AT_ONCE):
-        found = db.sql(f"SELECT {columns} FROM {parquet(table.absolute(files))} WHERE {wanted} ORDER BY {EPOCH}, {SEQ}")
-        for chunk in found.to_arrow_reader(CHUNK_ROWS):
-            yield chunk.cast(schema)
+    yield from _batched(rows_after(db, table, position.place, committed.epoch), batch_rows, snapshot=False)
 
 
 def _batched(chunks: Iterable[pa.RecordBatch], batch_rows: int, *, snapshot: bool) -> Iterator[ChangeBatch]:

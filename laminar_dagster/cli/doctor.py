@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def doctor(project: ProjectOption = None, data: DataOption = None) -> None:
         "python": _python,
         "java": _java,
         "versions": _versions,
-        "delta jars": _jars,
+        **{f"{bundle} jars": partial(_jars, bundle) for bundle in found.bundles()},
         "loopback ports": _ports,
         "connect server": _connect_server,
         "write access": lambda: _write_access(found.data),
@@ -77,14 +78,14 @@ def _version(name: str) -> str:
         return "missing"
 
 
-def _jars() -> str:
-    missing = missing_jars()
+def _jars(bundle: str) -> str:
+    missing = missing_jars(bundle)
     if missing:
         raise LaminarError(
             "LMR0503",
-            f"{len(missing)} of Delta's jars are not in the cache",
+            f"{len(missing)} of the {bundle} jars are not in the cache",
             detail=", ".join(missing),
-            next_command="make setup (or: python -m laminar_dagster.engine.jars)",
+            next_command=f"python -m laminar_dagster.engine.jars {bundle}",
         )
     return "all in the cache"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from laminar_dagster.engine.project import Project
     from laminar_dagster.engine.run import RunOptions
+    from laminar_dagster.engine.sinks.delivering import Delivered
     from laminar_dagster.plan.plan import Plan
     from state_store import CommitRow
 
@@ -70,7 +71,7 @@ def run_and_report(
     """Run one view. A view that cannot run does not keep the others from running."""
     view = plan.query.view
     try:
-        report(view, run_with_progress(plan, session, project, options, console), as_json)
+        report(view, *run_with_progress(plan, session, project, options, console), as_json)
     except (LaminarError, StoreError) as error:
         typer.echo(f"error: {view}: {error.render()}", err=True)
         if as_json:
@@ -81,14 +82,14 @@ def run_and_report(
 
 def run_with_progress(
     plan: Plan, session: SparkSession, project: Project, options: RunOptions, console: Console
-) -> list[CommitRow]:
+) -> tuple[list[CommitRow], Mapping[str, Delivered]]:
     from laminar_dagster.engine.run import open_view
 
     with (
         open_view(plan, session, project=project.root, data=project.data, options=options) as view,
         _bar(console, plan.query.view, view.backlog()) as advance,
     ):
-        return view.drain(advance)
+        return view.drain(advance), view.deliveries.delivered
 
 
 @contextmanager
@@ -107,16 +108,23 @@ def _bar(console: Console, view: str, total: int) -> Iterator[Callable[[CommitRo
         yield advance
 
 
-def report(view: str, commits: list[CommitRow], as_json: bool) -> None:
-    """What the run did, as one line (or one JSON object) per view."""
+def report(view: str, commits: list[CommitRow], delivered: Mapping[str, Delivered], as_json: bool) -> None:
+    """What the run did, as one line (or one JSON object) per view, and a line for each sink that got something."""
     totals = {name: sum(c.counts.get(name, 0) for c in commits) for name in REPORTED}
     last = commits[-1] if commits else None
     watermark = None if last is None or last.watermark is None else to_iso(last.watermark)
     if as_json:
         entry = {"view": view, "epochs": len(commits), "epoch": last.epoch if last else None, "watermark": watermark}
-        typer.echo(json.dumps({**entry, **totals}))
+        taken = {sink: {"epochs": done.epochs, "rows": done.rows} for sink, done in delivered.items()}
+        typer.echo(json.dumps({**entry, **totals, **({"delivered": taken} if taken else {})}))
         return
-    if last is None:
+    _print_epochs(view, commits, totals, watermark)
+    for sink, done in delivered.items():
+        typer.echo(f"{view}: delivered {done.epochs} epoch(s), {done.rows} row(s) to sink {sink}")
+
+
+def _print_epochs(view: str, commits: list[CommitRow], totals: Mapping[str, int], watermark: str | None) -> None:
+    if not commits:
         typer.echo(f"{view}: nothing new")
         return
     ancient = sum(c.counts.get("pre_epoch_rows", 0) for c in commits)

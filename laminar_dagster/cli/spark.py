@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from laminar_dagster.engine import connect_server
 from laminar_dagster.engine.connect_server import ServerStatus
+from laminar_dagster.engine.project import Project
+from laminar_dagster.engine.session import SparkSettings
 
 spark_app = typer.Typer(no_args_is_help=True, help="A local Spark Connect server on the loopback interface.")
 PortOption = Annotated[int | None, typer.Option(min=1, max=65535, help="The port. Default: 15002, or a free one.")]
@@ -15,8 +18,8 @@ PortOption = Annotated[int | None, typer.Option(min=1, max=65535, help="The port
 
 @spark_app.command()
 def start(port: PortOption = None) -> None:
-    """Start the server, or say that it runs already."""
-    found = connect_server.start(port)
+    """Start the server, or say that it runs already. It gets the jars that this project's SQL needs."""
+    found = connect_server.start(port, replace(SparkSettings.from_environment(), bundles=Project.find().bundles()))
     typer.echo(described(found))
     typer.echo(f"use it: laminar run --spark {found.url}, or export LAMINAR_SPARK={found.url}")
 

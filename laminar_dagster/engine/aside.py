@@ -17,8 +17,8 @@ from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.session_lateness import LATE_SESSION, with_session_lateness
 from laminar_dagster.engine.side_output import side_output_columns
+from laminar_dagster.engine.sources.commits import MESSAGES
 from laminar_dagster.engine.sources.parquet import FILE
-from laminar_dagster.engine.sources.paths import file_url
 from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT
 from laminar_dagster.engine.window_sql import first_end_sql, fixed_window, last_end_sql, last_start_sql
 from laminar_dagster.engine.writing import write_frame
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 LATE = "allowed_lateness_exceeded"
 FILTERED = "_filtered"
+# A range of messages names its partition; everything else is a shard as a whole.
+SHARD = f"CASE WHEN {FILE} LIKE '{MESSAGES}%' THEN concat(_source, '/', split_part({FILE}, '/', 2)) ELSE _source END"
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ def _with_watermark(runtime: Runtime, batch: Batch, progress: Progress) -> DataF
     """Each row with the watermark before its commit, as `_watermark`."""
     assert batch.frame is not None
     pairs = [
-        (file_url(file.path), before)
+        (file.url, before)
         for commit, before in zip(batch.commits, progress.before_commit, strict=True)
         for file in commit.files
     ]
@@ -168,8 +170,10 @@ def _key_failures(query: Query) -> list[str]:
 
 
 def _failures(query: Query) -> list[str]:
-    """How a key, an aggregate's argument or its filter can fail."""
+    """How a key, an aggregate's argument or its filter can fail; of a row that passes through, what is selected."""
     found: list[str | None] = [*_key_failures(query)]
+    if query.passes_rows:
+        found += [error_sql(named.expression) for named in query.output]
     for call in query.aggregates:
         guard = None if call.filter is None else value_sql(call.filter)
         found.append(None if call.filter is None else error_sql(call.filter))
@@ -214,7 +218,7 @@ def _entry_columns(runtime: Runtime, now: int, watermark: str) -> list[str]:
         group_key=f"CASE WHEN NOT _bad THEN to_json(struct({keys}), {JSON_OPTIONS}) END" if keys else None,
         original_event="_original",
         error_detail=DETAIL,
-        shard="_source",
+        shard=SHARD,
         source="_source",
         source_file=FILE,
     )

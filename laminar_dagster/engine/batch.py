@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.sources.commits import SourceCommit
 from laminar_dagster.engine.sources.parquet import FILE
-from laminar_dagster.engine.sources.paths import file_url
 from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT, RAW
 from laminar_dagster.plan.plan import WEIGHT_COLUMN
 from laminar_dagster.semantics.expressions import Column
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
 
 JSON_OPTIONS = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
 TIME = "_t"
+
+# A file up to this size is not split (spark.sql.files.openCostInBytes).
+SMALLEST_SPLIT = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,15 @@ class Batch:
         return sum(times.rows for times in self.times)
 
     @property
+    def is_one_split(self) -> bool:
+        """Whether Spark reads all of it in one task, however many rows there are."""
+        files = [file for commit in self.commits for file in commit.files]
+        return len(files) == 1 and files[0].size <= SMALLEST_SPLIT
+
+    @property
     def commit_times(self) -> list[CommitTimes]:
         return [
-            CommitTimes(commit.source, self._moved_to(commit, times), bool(commit.files))
+            CommitTimes(commit.shard, self._moved_to(commit, times), bool(commit.files))
             for commit, times in zip(self.commits, self.times, strict=True)
         ]
 
@@ -94,7 +102,9 @@ def read(runtime: Runtime, commits: Sequence[SourceCommit], now: int) -> Batch:
 
 
 def _is_text(entry: Input) -> bool:
-    return entry.source.connector == "files" and entry.source.options["format"] != "parquet"
+    """Whether rows are made of text, which may be broken."""
+    connector, form = entry.source.connector, entry.source.options.get("format")
+    return connector == "kafka" or (connector == "files" and form != "parquet")
 
 
 def _input_frame(runtime: Runtime, entry: Input, commits: Sequence[SourceCommit], now: int) -> DataFrame:
@@ -142,7 +152,7 @@ def _times(runtime: Runtime, commits: Sequence[SourceCommit], frame: DataFrame, 
     if all(_footers_tell(runtime, commit, now) for commit in commits):
         return tuple(_from_footers(commit) for commit in commits)
     by_file = _measured(runtime, frame)
-    unknown = by_file.keys() - {file_url(file.path) for commit in commits for file in commit.files}
+    unknown = by_file.keys() - {file.url for commit in commits for file in commit.files}
     assert not unknown, f"Spark spells these files in another way, and their rows would be lost: {unknown}"
     return tuple(_from_measure(commit, by_file) for commit in commits)
 
@@ -185,7 +195,7 @@ def _measured(runtime: Runtime, frame: DataFrame) -> dict[str, Times]:
 
 
 def _from_measure(commit: SourceCommit, by_file: dict[str, Times]) -> Times:
-    found = [by_file[url] for file in commit.files if (url := file_url(file.path)) in by_file]
+    found = [by_file[file.url] for file in commit.files if file.url in by_file]
     lows = [times.low for times in found if times.low is not None]
     highs = [times.high for times in found if times.high is not None]
     rows = sum(times.rows for times in found)

@@ -20,7 +20,7 @@ from state_store.format import TIMESTAMP
 def write_changes(
     runtime: Runtime, changes: pa.Table, *, now: int, watermark: int | None, first: int = 0
 ) -> list[DataFile]:
-    """`changes` has `_op`, the data, and `_end`: the end of the result's window, in microseconds."""
+    """`changes` has `_op`, the data, and, where there are windows, the end of the result's as microseconds: `_end`."""
     rows, ops = changes.num_rows, changes.column("_op")
     if runtime.plan.query.window is not None:
         times = changes.column("_end").cast(pa.int64()).cast(TIMESTAMP)
@@ -39,14 +39,18 @@ def write_changes(
     return write_table(runtime, f.CHANGELOG, pa.table({**head, **data, **partition}), EPOCHS)
 
 
-def write_insertions(runtime: Runtime, output: Sequence[DataFile], *, now: int) -> list[DataFile]:
+def write_insertions(
+    runtime: Runtime, output: Sequence[DataFile], *, now: int, watermark: int | None = None
+) -> list[DataFile]:
     """Rows that were appended to the output, as so many `+I`."""
     root = runtime.store.table(f.OUTPUT).root
     files: list[DataFile] = []
     seq = 0
     for file in output:
         rows = pq.ParquetFile(root / file.path).read()
-        changes = rows.append_column("_op", pa.repeat("+I", rows.num_rows)).append_column("_end", rows.column(END))
-        files += write_changes(runtime, changes, now=now, watermark=None, first=seq)
+        changes = rows.append_column("_op", pa.repeat("+I", rows.num_rows))
+        if runtime.plan.query.window is not None:
+            changes = changes.append_column("_end", rows.column(END))
+        files += write_changes(runtime, changes, now=now, watermark=watermark, first=seq)
         seq += rows.num_rows
     return files

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from laminar_dagster.engine.batch import JSON_OPTIONS
 from laminar_dagster.engine.gap_fill import FILLED, KEPT, fill_gaps
 from laminar_dagster.engine.ranking import rank_sql, ranked
@@ -14,7 +17,7 @@ from laminar_dagster.engine.runtime import Carried, Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.shown import bounds_sql
 from laminar_dagster.engine.side_output import side_output_columns
-from laminar_dagster.engine.writing import partition_folder, write_frame
+from laminar_dagster.engine.writing import partition_folder, with_constants, write_frame, write_table
 from laminar_dagster.plan.plan import key_column, partial_column
 from laminar_dagster.semantics.expressions import Expression, Literal, columns_of
 from laminar_dagster.semantics.query import AggregateCall, Query
@@ -46,7 +49,8 @@ class Closing:
     `merged` has one row per (window, key) that is emitted, at most about `rows` of them; `gone` are files of the state
     that nothing needs any more, `live` those that the epoch adds; `opened`, `closed` and `touched` are windows (of
     sessions: none, they have their timers in the state itself). Where gaps are filled, `merged` also has what closed
-    before, and no window that is filled starts before `filled_from`.
+    before, and no window that is filled starts before `filled_from`. `results` stand in for `merged` where they came
+    with the state: the output's columns, its partition, `_reason`.
     """
 
     merged: DataFrame | None
@@ -58,6 +62,7 @@ class Closing:
     closed: frozenset[Window] = frozenset()
     touched: frozenset[Window] = frozenset()
     filled_from: int | None = None
+    results: pa.Table | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -89,10 +94,18 @@ def closed_until(query: Query, watermark: int | None) -> int | None:
 
 def emit(runtime: Runtime, closing: Closing, now: int) -> Emitted:
     """The results of what closes, as files of the output; groups without a result to the side."""
+    if closing.results is not None:
+        return _write_at_hand(runtime, closing.results, now)
     if closing.merged is None:
         return Emitted([], [])
     query = runtime.plan.query
     return _write_results(runtime, ranked(query, finish(query, closing.merged)), now, closing)
+
+
+def _write_at_hand(runtime: Runtime, results: pa.Table, now: int) -> Emitted:
+    good = results.filter(pc.is_null(results.column("_reason"))).drop_columns(["_reason"])
+    files = write_table(runtime, f.OUTPUT, with_constants(good, _constants(runtime, now)), PARTITION)
+    return Emitted(files, [], rows=good.num_rows, groups=results.num_rows)
 
 
 def _write_results(runtime: Runtime, finished: DataFrame, now: int, closing: Closing) -> Emitted:
@@ -105,7 +118,7 @@ def _write_results(runtime: Runtime, finished: DataFrame, now: int, closing: Clo
         good = good.selectExpr("*", f"explode(sequence(1L, {query.repeats})) AS _copy")
     if query.ranking is not None:
         good = good.selectExpr("*", rank_sql(query))
-    files = _write_output(runtime, good.selectExpr(*output_columns(query)), now, closing)
+    files = _write_output(runtime, good, now, closing)
     counts = {name: int(value or 0) for name, value in observation.get.items()}
     keeps = counts["failed"] and query.side_output.keeps("error")
     failures = write_failures(runtime, finished, now, counts["failed"]) if keeps else []
@@ -127,16 +140,21 @@ def _measures(query: Query) -> dict[str, str]:
     return measures if query.gap_fill is None else measures | filled
 
 
-def _write_output(runtime: Runtime, results: DataFrame, now: int, closing: Closing) -> list[DataFile]:
+def _write_output(runtime: Runtime, good: DataFrame, now: int, closing: Closing) -> list[DataFile]:
     query = runtime.plan.query
-    constants = {"_epoch": Literal(runtime.epoch, BIGINT), "_emitted_at": Literal(now, TIMESTAMP)}
+    columns = output_columns(query)
+    constants = _constants(runtime, now)
     rows = closing.rows if query.repeats is None else closing.rows * COPIES_GUESSED
     partitions = {partition_of(start, query.partition) for start in closing.starts}
     if len(partitions) == 1:
         folder = partition_folder(PARTITION, partitions.pop())
-        alone = results.drop(PARTITION)
-        return write_frame(runtime, f.OUTPUT, alone, rows=rows, folder=folder, constants=constants)
+        return write_frame(runtime, f.OUTPUT, good.selectExpr(*columns), rows=rows, folder=folder, constants=constants)
+    results = good.selectExpr(*columns, partition_sql(query))
     return write_frame(runtime, f.OUTPUT, results, rows=rows, partition_by=PARTITION, constants=constants)
+
+
+def _constants(runtime: Runtime, now: int) -> dict[str, Literal]:
+    return {"_epoch": Literal(runtime.epoch, BIGINT), "_emitted_at": Literal(now, TIMESTAMP)}
 
 
 def partition_of(moment: int, unit: str) -> str:
@@ -147,9 +165,9 @@ def partition_of(moment: int, unit: str) -> str:
     return start.strftime({"hour": "%Y-%m-%d-%H:00", "month": "%Y-%m-01"}.get(unit, "%Y-%m-%d"))
 
 
-def finish(query: Query, merged: DataFrame) -> DataFrame:
+def finish(query: Query, merged: DataFrame, *kept: str) -> DataFrame:
     """Merged partials to results `a0`, `a1`, … and, in `_reason`, why a group has none ('': HAVING leaves it out)."""
-    columns = ["timestamp_micros(window_start) AS window_start", "timestamp_micros(window_end) AS window_end"]
+    columns = [*kept, "timestamp_micros(window_start) AS window_start", "timestamp_micros(window_end) AS window_end"]
     columns += [key_column(i) for i in range(len(query.keys))]
     columns += [] if query.gap_fill is None else [KEPT]
     columns += [f"{_filled(call, call.kernel.finish)} AS {call.id}" for call in query.aggregates]
@@ -192,10 +210,12 @@ def _overflows(query: Query, expression: Expression) -> list[str]:
 
 def output_columns(query: Query) -> list[str]:
     columns = [f"{value_sql(column.expression)} AS {quoted(column.name)}" for column in query.output]
-    columns += bounds_sql() if query.has_changelog else []
+    return [*columns, *(bounds_sql() if query.has_changelog else [])]
+
+
+def partition_sql(query: Query) -> str:
     truncated = f"date_trunc('{query.partition}', window_start)"
-    partition = f"date_format({truncated}, '{PARTITION_FORMATS[query.partition]}') AS {PARTITION}"
-    return [*columns, partition]
+    return f"date_format({truncated}, '{PARTITION_FORMATS[query.partition]}') AS {PARTITION}"
 
 
 def write_failures(runtime: Runtime, finished: DataFrame, now: int, rows: int) -> list[DataFile]:

@@ -32,7 +32,7 @@ def _watermarks_before(
 ) -> tuple[int | None, ...]:
     """At most too high: a future-dated row would not move the watermark, and only makes the cut more careful."""
     times = [
-        CommitTimes(commit.source, max((file.high for file in commit.files if file.high is not None), default=None))
+        CommitTimes(commit.shard, max((file.high for file in commit.files if file.high is not None), default=None))
         for commit in commits
     ]
     return progress(times, clocks.watermark, clocks.shards, query.policies, now).before_commit

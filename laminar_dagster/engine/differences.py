@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 PLACE = ("filename = true", "file_row_number = true")
+# How many of a row come, less those that go.
+COPIES = "_copies"
 OPS = {"-D": 0, "-U": 1, "+U": 1, "+I": 2}
 
 
@@ -57,6 +59,39 @@ def difference(columns: ShownColumns, results: pa.Table, files: Sequence[str], s
         touched = [str(name) for (name,) in db.sql("SELECT DISTINCT _file FROM pairs WHERE _gone").fetchall()]
         rows = db.sql(_rows_sql(columns, touched)).to_arrow_table()
     return Difference(_as(changes, results), _as(rows, results), touched)
+
+
+def multiset_difference(names: Sequence[str], summed: pa.Table, files: Sequence[str]) -> Difference:
+    """Rows without identity: `summed` has each once, and in COPIES how many of it come, or go (less than zero).
+
+    A row that is to go and is not there does not go.
+    """
+    data = ", ".join(map(quoted, names))
+    with connection() as db:
+        db.register("summed", summed)
+        _load_gone(db, names, files)
+        come = f"SELECT {data} FROM (SELECT *, unnest(range({COPIES})) FROM summed WHERE {COPIES} > 0)"
+        changes = db.sql(f"SELECT '-D' AS _op, {data} FROM gone UNION ALL SELECT '+I', * FROM ({come})")
+        changed = changes.to_arrow_table()
+        touched = [str(name) for (name,) in db.sql("SELECT DISTINCT _file FROM gone").fetchall()]
+        rows = db.sql(_left_sql(data, come, touched)).to_arrow_table()
+    return Difference(_as(changed, summed), _as(rows, summed), touched)
+
+
+def _load_gone(db: DuckDBPyConnection, names: Sequence[str], files: Sequence[str]) -> None:
+    """The rows of the table that go, each with its place, as `gone`."""
+    shown = ", ".join(f"t.{quoted(name)}" for name in names)
+    place = "t.filename AS _file, t.file_row_number AS _row"
+    going = db.sql(f"SELECT * FROM summed WHERE {COPIES} < 0 LIMIT 1").fetchall()
+    if not files or not going:
+        db.execute("CREATE TEMP TABLE gone AS SELECT *, '' AS _file, 0::BIGINT AS _row FROM summed WHERE false")
+        return
+    db.execute(
+        f"""CREATE TEMP TABLE gone AS
+            SELECT {shown}, {place} FROM {parquet(files, *PLACE)} t JOIN summed s ON {_same("t", "s", names)}
+            WHERE s.{COPIES} < 0
+            QUALIFY row_number() OVER (PARTITION BY {shown}) <= -s.{COPIES}"""
+    )
 
 
 def _load_old(
@@ -141,6 +176,17 @@ def _rows_sql(columns: ShownColumns, touched: Sequence[str]) -> str:
             SELECT 1 FROM pairs p WHERE p._gone AND p._file = t.filename AND p._row = t.file_row_number
         )
         UNION ALL {come}"""
+
+
+def _left_sql(data: str, come: str, touched: Sequence[str]) -> str:
+    """What the touched files hold when `gone` is out, and the new rows."""
+    new = f"SELECT *, NULL::BIGINT AS _epoch, NULL::TIMESTAMPTZ AS _emitted_at, true AS _new FROM ({come})"
+    if not touched:
+        return new
+    return f"""
+        SELECT {data}, _epoch, _emitted_at, false AS _new FROM {parquet(touched, *PLACE)} t
+        WHERE NOT EXISTS (SELECT 1 FROM gone g WHERE g._file = t.filename AND g._row = t.file_row_number)
+        UNION ALL {new}"""
 
 
 def _same(left: str, right: str, names: Sequence[str]) -> str:

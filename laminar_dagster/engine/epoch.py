@@ -11,6 +11,7 @@ from laminar_dagster.engine.changelog import write_insertions
 from laminar_dagster.engine.closing import Closing, Emitted, emit
 from laminar_dagster.engine.landing import Folded, land, pinned_commits
 from laminar_dagster.engine.partials import write_partials
+from laminar_dagster.engine.passing import pass_on
 from laminar_dagster.engine.revising import Change
 from laminar_dagster.engine.runtime import TOLD, Clocks, Runtime
 from laminar_dagster.engine.updating import period_passed, update
@@ -37,12 +38,11 @@ def run_epoch(runtime: Runtime, planned: PlanRow) -> CommitRow:
 
 def finish_epoch(runtime: Runtime, planned: PlanRow, batch: Batch) -> CommitRow:
     """From the rows at hand to the commit: fold, close, emit, land."""
-    now = planned.processing_time
     clocks = clocks_of(runtime, planned, batch)
     state = state_of(runtime.plan.query)
     pinned = runtime.store.table(f.PARTIALS).files_at(planned.tables[f.PARTIALS])
     with runtime.timed("fold"):
-        folded = fold(runtime, state, batch, clocks, pinned, now)
+        folded = fold(runtime, planned, state, batch, clocks, pinned)
     with runtime.timed("close"):
         closing = state.close(runtime, folded.partials, pinned, clocks.watermark)
         emitted = emit_results(runtime, planned, state, closing, pinned, folded, clocks)
@@ -65,6 +65,8 @@ def emit_results(
 ) -> Emitted:
     """Results once their window closes, or whatever has changed of them, as the strategy has it."""
     query, now = runtime.plan.query, planned.processing_time
+    if query.passes_rows:
+        return folded.passed or Emitted([], [])
     if query.waits_for_close:
         emitted = emit(runtime, closing, now)
         changes = write_insertions(runtime, emitted.output, now=now) if query.has_changelog else []
@@ -83,16 +85,23 @@ def clocks_of(runtime: Runtime, planned: PlanRow, batch: Batch) -> Progress:
 
 
 def fold(
-    runtime: Runtime, state: WindowState, batch: Batch, clocks: Progress, pinned: Sequence[DataFile], now: int
+    runtime: Runtime,
+    planned: PlanRow,
+    state: WindowState,
+    batch: Batch,
+    clocks: Progress,
+    pinned: Sequence[DataFile],
 ) -> Folded:
     """Take the epoch's rows in: partials of those that enter windows, and the rows that were set aside."""
     if batch.frame is None:
         return Folded([], [], {"rows_in": 0})
     judged = set_aside(runtime, batch, clocks, pinned)
-    partials = write_partials(runtime, state, batch, judged.kept)
+    passes = runtime.plan.query.passes_rows
+    passed = pass_on(runtime, planned, judged.kept, batch.rows, clocks.watermark) if passes else None
+    partials = [] if passes else write_partials(runtime, state, batch, judged.kept)
     counts = fates(batch, judged)
-    aside = write_side_output(runtime, judged, now, counts, runtime.clocks.watermark)
-    return Folded(partials, aside, counts)
+    aside = write_side_output(runtime, judged, planned.processing_time, counts, runtime.clocks.watermark)
+    return Folded(partials, aside, counts, passed)
 
 
 def fates(batch: Batch, judged: Judged) -> dict[str, int]:
@@ -135,6 +144,7 @@ def commit_row(
         "rows_out": emitted.rows,
         **({} if runtime.plan.query.gap_fill is None else {"filled_rows": emitted.filled}),
         "result_errors": emitted.failed,
+        **skipped_messages(batch),
     }
     return CommitRow(
         epoch=planned.epoch,
@@ -150,6 +160,12 @@ def commit_row(
         carried=emitted.carried.to_json(),
         seconds={step: round(seconds, 4) for step, seconds in runtime.seconds.items()},
     )
+
+
+def skipped_messages(batch: Batch) -> dict[str, int]:
+    """What was gone from a topic before it could be read, and was passed over as the source says."""
+    skipped = sum(commit.skipped for commit in batch.commits)
+    return {"skipped_offsets": skipped} if skipped else {}
 
 
 def window_counts(runtime: Runtime, batch: Batch, closing: Closing, emitted: Emitted) -> dict[str, int]:

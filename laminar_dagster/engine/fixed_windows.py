@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from laminar_dagster.engine.batch import TIME
 from laminar_dagster.engine.closing import Closing, closed_until
-from laminar_dagster.engine.merging import merged_windows, pairs, touched_groups, windows_per_pane
+from laminar_dagster.engine.merging import merged_windows, pairs, results, touched_groups
 from laminar_dagster.engine.partials import HIDDEN, partial_expressions, prepared_columns, shares_panes
 from laminar_dagster.engine.revising import Change, Revised, chosen
 from laminar_dagster.engine.runtime import Runtime
@@ -60,7 +60,7 @@ class FixedWindows:
             parts.append(touched_groups(runtime, files, change.fresh, choice.touched))
         return Revised(
             merged=reduce(lambda a, b: a.unionByName(b), parts),
-            rows=sum(file.rows for file in files) * windows_per_pane(runtime.plan.query),
+            rows=results(runtime.plan.query, files, choice.windows),
             ends=(min(w.end for w in choice.windows), max(w.end for w in choice.windows)),
             waiting=choice.waiting,
         )
@@ -75,12 +75,11 @@ class FixedWindows:
     ) -> Closing:
         """The windows that are due, out of the state: what is emitted of them, and which files stay."""
         files = [file for file in [*pinned, *fresh] if _holds(file, due)]
-        rows = sum(file.rows for file in files)
         if due:
             runtime.fit_to(pairs(runtime.plan.query, files, due))
         return Closing(
             merged=merged_windows(runtime, files, due) if due else None,
-            rows=rows * windows_per_pane(runtime.plan.query),
+            rows=results(runtime.plan.query, files, due),
             gone=[file for file in pinned if self._is_closed(runtime, file, until)],
             live=[file for file in fresh if not self._is_closed(runtime, file, until)],
             until=until,

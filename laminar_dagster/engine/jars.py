@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -67,7 +67,23 @@ def _delta() -> Bundle:
     return Bundle("delta", revision, tuple(Coordinate("io.delta", artifact, revision) for artifact in artifacts))
 
 
-BUNDLES: dict[str, Callable[[], Bundle]] = {"delta": _delta}
+def _kafka() -> Bundle:
+    """Spark's connector and the client that it was built with; nobody who reads or writes no topic fetches it."""
+    spark = version("pyspark")
+    return Bundle(
+        "kafka",
+        spark,
+        (
+            Coordinate("org.apache.spark", f"spark-sql-kafka-0-10_{SCALA}", spark),
+            # Maven Central lacks the 4.2 of this one; what the connector calls in it has not changed since 4.0.
+            Coordinate("org.apache.spark", f"spark-token-provider-kafka-0-10_{SCALA}", "4.0.0"),
+            Coordinate("org.apache.kafka", "kafka-clients", "3.9.2"),
+            Coordinate("org.apache.commons", "commons-pool2", "2.13.1"),
+        ),
+    )
+
+
+BUNDLES: dict[str, Callable[[], Bundle]] = {"delta": _delta, "kafka": _kafka}
 
 
 def delta_jars() -> tuple[Path, ...]:
@@ -77,14 +93,21 @@ def delta_jars() -> tuple[Path, ...]:
 
 def missing_jars(bundle: str = "delta") -> list[str]:
     """The file names of the bundle's jars that the cache does not hold."""
-    wanted = BUNDLES[bundle]()
+    return _missing(BUNDLES[bundle]())
+
+
+def _missing(wanted: Bundle) -> list[str]:
     return [jar.file_name for jar in wanted.jars if not (jar_directory(wanted) / jar.file_name).is_file()]
 
 
 def bundle_jars(name: str) -> tuple[Path, ...]:
+    """The jars of a bundle of this project, on this machine."""
+    return jars_of(BUNDLES[name]())
+
+
+def jars_of(bundle: Bundle) -> tuple[Path, ...]:
     """The jars of a bundle on this machine, fetched first if need be."""
-    bundle = BUNDLES[name]()
-    if missing_jars(name):
+    if _missing(bundle):
         _fetch(bundle)
     return tuple(jar_directory(bundle) / jar.file_name for jar in bundle.jars)
 
@@ -142,7 +165,8 @@ def _ivy_command(ivy_file: Path, ivy_home: Path, retrieved: Path) -> list[str]:
         f"-Divy.default.ivy.user.dir={ivy_home}",
         *("-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
         *(("-settings", settings) if settings else ()),
-        *("-cache", str(ivy_home), "-ivy", str(ivy_file), "-confs", "default", "-types", "jar", "-warn"),
+        *("-cache", str(ivy_home), "-ivy", str(ivy_file), "-confs", "default"),
+        *("-types", "jar", "bundle", "-warn"),
         *("-retrieve", f"{retrieved}/[artifact]-[revision].[ext]"),
     ]
 
@@ -182,14 +206,15 @@ def _not_fetched(bundle: Bundle, detail: str) -> LaminarError:
             "-Dhttps.proxyPort=PORT. For a mirror, set LAMINAR_IVY_SETTINGS to an Ivy settings file. "
             f"Without a network, copy {names} into {jar_directory(bundle)}."
         ),
-        next_command="make setup",
+        next_command=f"python -m laminar_dagster.engine.jars {bundle.name}" if bundle.name in BUNDLES else None,
     )
 
 
-def main() -> int:
-    """Fetch the Delta jars if they are missing; silent when they are not."""
+def main(bundles: Sequence[str]) -> int:
+    """Fetch the jars of these bundles if they are missing, without a name Delta's; silent when they are not."""
     try:
-        delta_jars()
+        for bundle in bundles or ("delta",):
+            bundle_jars(bundle)
     except LaminarError as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -197,4 +222,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

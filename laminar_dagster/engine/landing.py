@@ -19,11 +19,15 @@ from state_store.parquet import write_file
 
 @dataclass(frozen=True)
 class Folded:
-    """The epoch's rows after they were taken in: partials, rows set aside, and how many of each fate."""
+    """The epoch's rows after they were taken in: partials, rows set aside, and how many of each fate.
+
+    `passed`: what the rows themselves already show, where the view keeps no state.
+    """
 
     partials: list[DataFile]
     aside: list[DataFile]
     counts: Mapping[str, int]
+    passed: Emitted | None = None
 
 
 def pinned_commits(planned: PlanRow) -> list[SourceCommit]:

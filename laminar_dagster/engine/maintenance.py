@@ -59,7 +59,7 @@ def maintain(store: StoreWriter, query: Query, policy: MaintenancePolicy) -> Mai
 def _fold_history(store: StoreWriter, query: Query, policy: MaintenancePolicy) -> int:
     """Changes older than results are kept become a snapshot. One of rows that never change would be no smaller."""
     last = store.last
-    if query.waits_for_close or last is None or last.epoch % policy.vacuum_every:
+    if _never_rewrites(query) or last is None or last.epoch % policy.vacuum_every:
         return 0
     return int(fold_if_due(store, ChangelogRetention(policy.retain_epochs, policy.retain_results)) is not None)
 
@@ -77,4 +77,8 @@ def _merge_small_files(store: StoreWriter, policy: MaintenancePolicy, closed: in
 
 
 def _rewritten(query: Query) -> tuple[str, ...]:
-    return () if query.waits_for_close else (f.OUTPUT,)
+    return () if _never_rewrites(query) else (f.OUTPUT,)
+
+
+def _never_rewrites(query: Query) -> bool:
+    return query.waits_for_close or query.only_appends

@@ -9,7 +9,8 @@ from laminar_dagster.engine.inline import inline_table
 from laminar_dagster.engine.partials import HIDDEN, merge_expressions, shares_panes, state_frame
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of
-from laminar_dagster.engine.sliding import spread
+from laminar_dagster.engine.sliding import in_each, spread
+from laminar_dagster.engine.window_sql import fixed_window
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.types import BIGINT
 from laminar_dagster.semantics.windows import Cumulate, Hop, Window
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 # Up to so many pairs it is cheaper to hand each pane to each of its windows than to sort the panes of every key.
-FEW_PAIRS = 1_000_000
+FEW_PAIRS = 5_000_000
+# The panes of a window mostly have the same keys: of so many pairs one becomes a result, at a guess.
+PAIRS_PER_RESULT = 10
 
 
 def merged_windows(runtime: Runtime, files: Sequence[DataFile], windows: Collection[Window]) -> DataFrame:
@@ -37,7 +40,7 @@ def touched_groups(
     state = matching(runtime, state_frame(runtime, files), new, runtime.plan.layout.key_columns)
     keys = ["window_start", "window_end", *runtime.plan.layout.key_columns]
     merged = runtime.aggregated(_placed(runtime, state, windows, files), keys, merge_expressions(runtime.plan))
-    into = _in_each(runtime, new, windows) if shares_panes(runtime.plan.query) else _as_windows(new, windows)
+    into = _placed(runtime, new, windows, fresh)
     return matching(runtime, merged, into, keys)
 
 
@@ -54,18 +57,25 @@ def _placed(runtime: Runtime, state: DataFrame, windows: Collection[Window], fil
     """The state's partials, each under the windows that it is part of."""
     if not shares_panes(runtime.plan.query):
         return _among(runtime, _as_windows(state, windows), windows)
-    if pairs(runtime.plan.query, files, windows) <= FEW_PAIRS:
-        return _in_each(runtime, state, windows)
+    few = pairs(runtime.plan.query, files, windows) <= FEW_PAIRS
     if not _may_hide(files):
-        return _among(runtime, spread(runtime, state, windows), windows)
-    seen_by_all = _among(runtime, spread(runtime, state.filter(f"{HIDDEN} IS NULL"), windows), windows)
-    hidden_from_some = _in_each(runtime, state.filter(f"{HIDDEN} IS NOT NULL"), windows)
+        place = _in_each if few else _spread
+        return place(runtime, state, windows)
+    if few:
+        return _seen(_in_each(runtime, state, windows))
+    seen_by_all = _spread(runtime, state.filter(f"{HIDDEN} IS NULL"), windows)
+    hidden_from_some = _seen(_in_each(runtime, state.filter(f"{HIDDEN} IS NOT NULL"), windows))
     return seen_by_all.unionByName(hidden_from_some.select(*seen_by_all.columns))
 
 
 def pairs(query: Query, files: Sequence[DataFile], windows: Collection[Window]) -> int:
     """How many rows there are, about, when each partial stands under each of its windows."""
     return min(len(windows), windows_per_pane(query)) * sum(file.rows for file in files)
+
+
+def results(query: Query, files: Sequence[DataFile], windows: Collection[Window]) -> int:
+    """How many rows these windows come to, about. Only decides who writes them."""
+    return pairs(query, files, windows) // min(PAIRS_PER_RESULT, windows_per_pane(query))
 
 
 def _may_hide(files: Sequence[DataFile]) -> bool:
@@ -93,13 +103,17 @@ def _as_windows(state: DataFrame, windows: Collection[Window]) -> DataFrame:
 
 
 def _in_each(runtime: Runtime, state: DataFrame, windows: Collection[Window]) -> DataFrame:
-    """Each pane once for each of the windows that contain it and see it."""
-    table = _window_table(runtime, windows)
-    first, last = min(window.start for window in windows), max(window.end for window in windows)
-    state = state.filter(f"pane_start >= {first}L AND pane_end <= {last}L")
-    expr = functions_of(runtime.spark).expr
-    seen = f"({HIDDEN} IS NULL OR window_end > {HIDDEN})"
-    return state.join(table, expr(f"pane_start >= window_start AND pane_end <= window_end AND {seen}"))
+    """Each pane once for each of the windows that contain it."""
+    return _among(runtime, in_each(fixed_window(runtime.plan.query), state, windows), windows)
+
+
+def _spread(runtime: Runtime, state: DataFrame, windows: Collection[Window]) -> DataFrame:
+    return _among(runtime, spread(runtime, state, windows), windows)
+
+
+def _seen(placed: DataFrame) -> DataFrame:
+    """Without the partials whose rows were late for their window."""
+    return placed.filter(f"{HIDDEN} IS NULL OR window_end > {HIDDEN}")
 
 
 def windows_per_pane(query: Query) -> int:

@@ -34,7 +34,8 @@ HIDDEN = "hidden_until"
 def write_partials(runtime: Runtime, window_state: WindowState, batch: Batch, kept: DataFrame) -> list[DataFile]:
     """The epoch's partials as files below the state table, in buckets of the pane's end."""
     runtime.fit_to(batch.rows)
-    frame = trimmed(runtime.plan, window_state.partials(runtime, kept))
+    together = runtime.gathered(kept, 0 if batch.is_one_split else batch.rows)
+    frame = trimmed(runtime.plan, window_state.partials(runtime, together))
     buckets = _buckets(runtime.plan, batch)
     if len(buckets) == 1:
         folder = f"{BUCKET}={buckets.pop()}"
@@ -81,7 +82,8 @@ def partial_expressions(plan: Plan) -> dict[str, str]:
 def state_frame(runtime: Runtime, files: Sequence[DataFile]) -> DataFrame:
     table = runtime.store.table(f.PARTIALS)
     schema = from_arrow_schema(pq.read_schema(table.root / files[0].path))
-    return runtime.spark.read.schema(schema).parquet(*table.absolute(files))
+    frame = runtime.spark.read.schema(schema).parquet(*table.absolute(files))
+    return runtime.gathered(frame, sum(file.rows for file in files))
 
 
 def merged_panes(runtime: Runtime, files: Sequence[DataFile], condition: str) -> DataFrame:

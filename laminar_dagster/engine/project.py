@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ TIMES = ("retain_state", "retain_results")
 NUMBERS = ("retain_epochs",)
 KEYS = ("sql", "data", "spark", *NUMBERS, *TIMES)
 SQL_FOLDERS = ("assets/sql", "sql")
+NAMES_KAFKA = re.compile(r"connector\s*=\s*'kafka'|'kafka:", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,14 @@ class Project:
 
     def spark_settings(self, spark: str | None = None) -> SparkSettings:
         """Which Spark: the one asked for, else the environment's, else laminar.toml's, else in process."""
-        chosen = SparkSettings.from_environment()
+        chosen = replace(SparkSettings.from_environment(), bundles=self.bundles())
         wanted = spark or (None if os.environ.get("LAMINAR_SPARK") else self.spark)
         return replace(chosen, spark=wanted) if wanted else chosen
+
+    def bundles(self) -> tuple[str, ...]:
+        """The jars that Spark is started with: Kafka's only where the SQL names it."""
+        texts = (file.read_text(encoding="utf-8", errors="replace") for file in self.sql.glob("*.sql"))
+        return ("delta", "kafka") if any(NAMES_KAFKA.search(text) for text in texts) else ("delta",)
 
     def store(self, view: str) -> Path:
         return self.data / view

@@ -15,7 +15,10 @@ from laminar_dagster.engine.epoch import run_epoch
 from laminar_dagster.engine.landing import pinned_commits
 from laminar_dagster.engine.maintenance import maintain_after_epoch
 from laminar_dagster.engine.runtime import TOLD, Carried, Clocks, Runtime, Told
+from laminar_dagster.engine.sinks.delivering import Deliveries
+from laminar_dagster.engine.sinks.targets import Surroundings
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, require_files, require_readable
+from laminar_dagster.engine.sources.kafka import KafkaConnector
 from laminar_dagster.engine.sources.registry import connect
 from laminar_dagster.engine.updating import period_passed
 from laminar_dagster.errors import LaminarError
@@ -75,18 +78,21 @@ def open_view(
     with writer as store:
         connectors = {i.source.name: connect(i.source, project, data.absolute()) for i in plan.query.inputs}
         runtime = Runtime(plan, fingerprint(plan), spark, store, connectors)
+        surroundings = Surroundings(project.absolute(), store.after_write)
+        deliveries = Deliveries(plan.query, store.root, surroundings, lambda: spark)
         try:
-            yield ViewRun(runtime, store.tail(), options)
+            yield ViewRun(runtime, store.tail(), options, deliveries)
         finally:
             runtime.restore_session()
 
 
 class ViewRun:
-    """A run of one view: each `step` is one epoch."""
+    """A run of one view: each `step` is one epoch. What `drain` commits it also delivers to the view's sinks."""
 
-    def __init__(self, runtime: Runtime, tail: Tail, options: RunOptions) -> None:
+    def __init__(self, runtime: Runtime, tail: Tail, options: RunOptions, deliveries: Deliveries) -> None:
         self.runtime = runtime
         self.options = options
+        self.deliveries = deliveries
         self.last = tail.commit
         self.unfinished = tail.unfinished
         self._restore(tail)
@@ -107,14 +113,20 @@ class ViewRun:
         return sum(connector.backlog(self.runtime.positions.get(name)) for name, connector in connectors)
 
     def drain(self, on_epoch: Callable[[CommitRow], None] = lambda _: None) -> list[CommitRow]:
-        """Run epochs until there is nothing to do, or as many as the options allow."""
+        """Run epochs until there is nothing to do, or as many as the options allow; deliver each to the sinks.
+
+        A sink that fails does not keep the view from going on: its failure is raised when the epochs are done.
+        """
         done: list[CommitRow] = []
+        self.deliveries.catch_up()
         while self.options.max_epochs is None or len(done) < self.options.max_epochs:
             commit = self.step()
             if commit is None:
                 break
             done.append(commit)
             on_epoch(commit)
+            self.deliveries.catch_up()
+        self.deliveries.require_success()
         return done
 
     def step(self, told: Told | None = None) -> CommitRow | None:
@@ -139,13 +151,21 @@ class ViewRun:
             self.runtime.store.cancel(planned)
             return None
         _same_query(self.runtime, planned.fingerprint, _standing(self.last))
-        require_files(pinned_commits(planned), self.runtime.plan.query.view, _standing(self.last))
+        self._require_sources(pinned_commits(planned))
         return self.runtime.store.claim(planned)
+
+    def _require_sources(self, commits: list[SourceCommit]) -> None:
+        """What was planned must still be there to be read."""
+        view, committed = self.runtime.plan.query.view, _standing(self.last)
+        require_files(commits, view, committed)
+        for name, connector in self.runtime.connectors.items():
+            if isinstance(connector, KafkaConnector):
+                connector.require_kept([commit for commit in commits if commit.source == name], view, committed)
 
     def _blame_the_files(self, planned: PlanRow) -> None:
         """Where a source file is the cause of a failure, say that, and not what Spark made of it."""
         commits = pinned_commits(planned)
-        require_files(commits, self.runtime.plan.query.view, _standing(self.last))
+        self._require_sources(commits)
         require_readable(commits, _standing(self.last))
 
     def _untouched(self, planned: PlanRow) -> bool:

@@ -106,6 +106,10 @@ class Runtime:
         expr = functions_of(self.spark).expr
         return frame.groupBy(*keys).agg(*(expr(f"{sql} AS {name}") for name, sql in results.items()))
 
+    def gathered(self, frame: DataFrame, rows: int) -> DataFrame:
+        """A frame of so many rows, few of them in one task: what is in one place is aggregated without a shuffle."""
+        return frame.coalesce(1) if rows <= ONE_PARTITION_ROWS else frame
+
     def fit_to(self, rows: int) -> None:
         """Settings for a job over about so many rows.
 

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from laminar_dagster.engine.jars import delta_jars, spark_home
+from laminar_dagster.engine.jars import bundle_jars, spark_home
 from laminar_dagster.engine.java import find_java
 from laminar_dagster.errors import LaminarError
 
@@ -76,7 +76,8 @@ NO_CODEGEN = {
 class SparkSettings:
     """Which Spark, and how big.
 
-    `spark` is `local[...]` (in process), `sc://host:port` (Connect) or any master URL.
+    `spark` is `local[...]` (in process), `sc://host:port` (Connect) or any master URL. `bundles` are the jars (see
+    jars.py) that a JVM is started with.
     """
 
     spark: str = "local[*]"
@@ -84,6 +85,7 @@ class SparkSettings:
     driver_memory: str = "2g"
     jvm_options: str = ""
     extra: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    bundles: tuple[str, ...] = ("delta",)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"local(\[[^\]]+\])?|yarn|(sc|spark|k8s)://\S+|local-cluster\[.+\]", self.spark):
@@ -113,7 +115,7 @@ class SparkSettings:
         )
 
     @classmethod
-    def for_tests(cls, spark: str = "local[2]") -> SparkSettings:
+    def for_tests(cls, spark: str = "local[2]", bundles: tuple[str, ...] = ("delta",)) -> SparkSettings:
         """Fastest on tiny data: one shuffle partition, no code generation, a JVM that compiles lightly."""
         return cls(
             spark=spark,
@@ -121,6 +123,7 @@ class SparkSettings:
             driver_memory="1g",
             jvm_options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             extra=NO_CODEGEN,
+            bundles=bundles,
         )
 
 
@@ -133,10 +136,11 @@ def session_conf(settings: SparkSettings) -> dict[str, str]:
 
 def startup_conf(settings: SparkSettings) -> dict[str, str]:
     """Everything a JVM that serves these settings starts with."""
+    jars = [jar for bundle in settings.bundles for jar in bundle_jars(bundle)]
     return {
         **STARTUP,
         **(ONE_MACHINE if settings.spark.startswith("local") else {}),
-        "spark.jars": ",".join(str(jar) for jar in delta_jars()),
+        "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {settings.jvm_options}".strip(),
         **settings.extra,

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from laminar_dagster.engine.batch import TIME
-from laminar_dagster.engine.closing import Closing, closed_until
+from laminar_dagster.engine.closing import Closing, closed_until, finish, output_columns, partition_sql
 from laminar_dagster.engine.differences import Scope
 from laminar_dagster.engine.merging import matching
 from laminar_dagster.engine.partials import (
@@ -42,15 +42,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 KEY_HASH = "key_hash"
+STATE = "_state"
 
 
 @dataclass(frozen=True)
 class Over:
-    """What becomes of the fragments that a close takes out: sessions to emit, about how many, and what is put back."""
+    """What becomes of the fragments that a close takes out: sessions to emit (or their results, where these came with
+    them), about how many, and what is put back."""
 
     merged: DataFrame | None
     rows: int
     survivors: list[DataFile]
+    results: pa.Table | None = None
 
 
 def session_of(query: Query) -> Session:
@@ -99,6 +102,7 @@ class SessionWindows:
             gone=due,
             live=over.survivors,
             until=until,
+            results=over.results,
             counts={**_open_fragments(rest, over.survivors), "due_timers": _due_timers(runtime, taken, until)},
         )
 
@@ -109,10 +113,25 @@ class SessionWindows:
         if runtime.plan.query.live is not None or rows > BROUGHT_ROWS:
             placed = self._placed(runtime, taken, rest)
             return Over(self._merged(runtime, placed, until), rows, self._survivors(runtime, placed, until, rows))
-        sessions = self._sessions(runtime, taken, rest).toArrow()
-        ended = pc.less_equal(sessions.column("pane_end"), until)
-        closed, still = sessions.filter(ended), sessions.filter(pc.invert(ended))
-        return Over(self._as_frame(runtime, closed), closed.num_rows, self._put_back(runtime, still))
+        sessions = nullable(self._with_results(runtime, self._sessions(runtime, taken, rest)).toArrow())
+        state = pa.Table.from_struct_array(sessions.column(STATE))
+        ended = pc.less_equal(state.column("pane_end"), until)
+        closed, results = state.filter(ended), sessions.drop_columns([STATE]).filter(ended)
+        survivors = self._put_back(runtime, state.filter(pc.invert(ended)))
+        if _can_show(runtime.plan.query, results):
+            return Over(None, closed.num_rows, survivors, results)
+        if not runtime.plan.query.waits_for_close:
+            return Over(None, closed.num_rows, survivors)
+        return Over(self._as_frame(runtime, closed), closed.num_rows, survivors)
+
+    def _with_results(self, runtime: Runtime, sessions: DataFrame) -> DataFrame:
+        """Each session's state as it is kept, and its results, should it be over: two in one pass."""
+        query = runtime.plan.query
+        state = f"struct({', '.join(sessions.columns)}) AS {STATE}"
+        if not _shows_at_close(query):
+            return sessions.selectExpr(state)
+        named = sessions.selectExpr(state, "*", "pane_end AS window_end")
+        return finish(query, named, STATE).selectExpr(STATE, "_reason", *output_columns(query), partition_sql(query))
 
     def still_open(self, _: Runtime, __: int | None) -> str:
         """A close takes its fragments out of the state, so whatever is there is open."""
@@ -218,13 +237,13 @@ class SessionWindows:
         """Sessions that are over, once more as a frame: through a file that does not become part of the table."""
         if not closed.num_rows:
             return None
-        files = write_table(runtime, f.PARTIALS, nullable(closed.drop_columns(["pane_start"])))
+        files = write_table(runtime, f.PARTIALS, closed.drop_columns(["pane_start"]))
         return state_frame(runtime, files).withColumnRenamed("pane_end", "window_end")
 
     def _put_back(self, runtime: Runtime, still: pa.Table) -> list[DataFile]:
         width = runtime.plan.layout.bucket_width
         buckets = pa.array(-(-still.column("pane_end").to_numpy() // width), pa.int64())
-        rows = nullable(still.drop_columns(["window_start"])).append_column(BUCKET, buckets)
+        rows = still.drop_columns(["window_start"]).append_column(BUCKET, buckets)
         return write_table(runtime, f.PARTIALS, rows, BUCKET)
 
     def _merged(self, runtime: Runtime, placed: DataFrame, until: int) -> DataFrame:
@@ -249,6 +268,19 @@ class SessionWindows:
         frame = merged.selectExpr("pane_start", "pane_end", *keys, *partials)
         bucketed = frame.selectExpr("*", f"{bucket_sql(plan)} AS {BUCKET}")
         return write_frame(runtime, f.PARTIALS, bucketed, rows=rows, partition_by=BUCKET)
+
+
+def _shows_at_close(query: Query) -> bool:
+    """Whether a result is a row by itself, made from its session alone."""
+    return query.waits_for_close and query.ranking is None and query.repeats is None
+
+
+def _can_show(query: Query, results: pa.Table) -> bool:
+    """Whether these are the results: groups that have none are set aside in another way."""
+    if not _shows_at_close(query):
+        return False
+    reasons = results.column("_reason")
+    return not pc.any(pc.not_equal(reasons, "")).as_py()
 
 
 def key_hash_sql(keys: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.partials import merge_expressions
 from laminar_dagster.engine.runtime import Runtime
-from laminar_dagster.semantics.windows import Cumulate, Hop, Window
+from laminar_dagster.semantics.windows import Cumulate, FixedWindow, Hop, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,6 +39,21 @@ def spread(runtime: Runtime, state: DataFrame, windows: Collection[Window]) -> D
             grid = Grid(step, 0, min(w.end for w in windows), max(w.end for w in windows))
             placed = grid.spread(_prefixes(runtime, _with_block(panes, size, 0)), "_from", "_reaches")
             return placed.selectExpr("_block AS window_start", "_moment AS window_end", *columns)
+        case _:
+            raise AssertionError("only windows that share panes are spread")
+
+
+def in_each(window: FixedWindow, panes: DataFrame, windows: Collection[Window]) -> DataFrame:
+    """Each pane once for each window that contains it, of those between the first and the last of these windows."""
+    match window:
+        case Hop(slide, size, offset):
+            grid = Grid(slide, offset, min(w.start for w in windows), max(w.start for w in windows))
+            placed = grid.spread(panes, f"pane_end - {size + 1}L", "pane_start")
+            return placed.selectExpr("*", "_moment AS window_start", f"_moment + {size}L AS window_end")
+        case Cumulate(step, size):
+            grid = Grid(step, 0, min(w.end for w in windows), max(w.end for w in windows))
+            placed = grid.spread(_with_block(panes, size, 0), "pane_end - 1L", "_block_end")
+            return placed.selectExpr("*", "_block AS window_start", "_moment AS window_end")
         case _:
             raise AssertionError("only windows that share panes are spread")
 
@@ -121,8 +136,8 @@ class Grid:
         """Each row once for each moment of the grid in `(after, upto]`, as `_moment`."""
         low = f"greatest({after} + {self.step}L - {self._past(after)}, {self.first}L)"
         high = f"least({upto} - {self._past(upto)}, {self.last}L)"
-        kept = frame.selectExpr("*", f"{low} AS _low", f"{high} AS _high").filter("_low <= _high")
-        return kept.selectExpr("*", f"explode(sequence(_low, _high, {self.step}L)) AS _moment")
+        moments = f"CASE WHEN {low} <= {high} THEN sequence({low}, {high}, {self.step}L) END"
+        return frame.selectExpr("*", f"explode({moments}) AS _moment")
 
     def _past(self, moment: str) -> str:
         return f"pmod({moment} - {self.offset}L, {self.step}L)"

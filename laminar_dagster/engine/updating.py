@@ -40,7 +40,7 @@ def update(runtime: Runtime, planned: PlanRow, state: WindowState, closing: Clos
     found = difference(shown_columns(runtime.plan.query), results.drop_columns([GROUP]), list(files), revised.scope)
     new_failures = _failing(results).keys() - runtime.carried.failing.keys()
     return Emitted(
-        output=_write_rows(runtime, planned, found.rows),
+        output=write_rows(runtime, planned, found.rows),
         failures=_write_failures(runtime, planned, finished, new_failures),
         replaced=[files[path] for path in found.touched],
         changes=write_changes(runtime, found.changes, now=planned.processing_time, watermark=change.moment.after),
@@ -100,7 +100,7 @@ def _may_hold(file: DataFile, revised: Revised) -> bool:
 # --- files ---------------------------------------------------------------------------------------------------
 
 
-def _write_rows(runtime: Runtime, planned: PlanRow, rows: pa.Table) -> list[DataFile]:
+def write_rows(runtime: Runtime, planned: PlanRow, rows: pa.Table) -> list[DataFile]:
     """The table's rows, those that are new under this epoch's number."""
     is_new = rows.column("_new")
     epoch = pc.if_else(is_new, pa.scalar(runtime.epoch, pa.int64()), rows.column("_epoch"))

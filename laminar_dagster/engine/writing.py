@@ -65,11 +65,15 @@ def _let_spark_write(frame: DataFrame, constants: Mapping[str, Literal], path: P
 def _bring(
     frame: DataFrame, constants: Mapping[str, Literal], root: Path, path: Path, partition_by: str | None
 ) -> list[DataFile]:
-    table = nullable(frame.toArrow())
+    table = with_constants(nullable(frame.toArrow()), constants)
+    return [_write_part(root, path / part, rows) for part, rows in _parts(table, partition_by)]
+
+
+def with_constants(table: pa.Table, constants: Mapping[str, Literal]) -> pa.Table:
     for name, constant in constants.items():
         column = pa.repeat(pa.scalar(constant.value, arrow_type(constant.type)), table.num_rows)
         table = table.append_column(name, column)
-    return [_write_part(root, path / part, rows) for part, rows in _parts(table, partition_by)]
+    return table
 
 
 def nullable(table: pa.Table) -> pa.Table:

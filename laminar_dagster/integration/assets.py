@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from laminar_dagster.engine.project import Project
-from laminar_dagster.engine.run import RunOptions, run_view
+from laminar_dagster.engine.run import RunOptions, open_view
 from laminar_dagster.integration.failures import shown_in_dagster
 from laminar_dagster.integration.spark import session_for
 from laminar_dagster.plan.explain import explain
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OpenSession = Callable[[Project], "SparkSession"]
+KINDS = {"delta": {"deltalake"}, "kafka": {"kafka"}}
 COUNTED = ("rows_in", "filtered", "late", "error", "windows_closed", "rows_out")
 
 
@@ -37,7 +38,7 @@ def laminar_assets(
 
 
 def source_spec(source: Source) -> dg.AssetSpec:
-    kinds = {"deltalake"} if source.connector == "delta" else {"file", source.options.get("format", "file")}
+    kinds = KINDS.get(source.connector) or {"file", source.options.get("format", "file")}
     return dg.AssetSpec(
         source.name,
         group_name="sources",
@@ -91,17 +92,12 @@ def view_asset(plan: Plan, project: Project, open_session: OpenSession) -> dg.As
     def materialize(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         with shown_in_dagster():
             session = open_session(project)
-            commits = run_view(
-                plan,
-                session,
-                project=project.root,
-                data=project.data,
-                options=RunOptions(maintenance=project.maintenance),
-                on_epoch=lambda commit: context.log.info(_epoch_line(commit)),
-            )
-            return dg.MaterializeResult(
-                asset_key=view, metadata=run_metadata(StoreReader(project.store(view)), commits)
-            )
+            options = RunOptions(maintenance=project.maintenance)
+            with open_view(plan, session, project=project.root, data=project.data, options=options) as run:
+                commits = run.drain(lambda commit: context.log.info(_epoch_line(commit)))
+            told = run_metadata(StoreReader(project.store(view)), commits)
+            delivered = {f"delivered_{sink}": done.rows for sink, done in run.deliveries.delivered.items()}
+            return dg.MaterializeResult(asset_key=view, metadata={**told, **delivered})
 
     return materialize
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.plan import Plan, partial_column, prepared_columns_of
 from laminar_dagster.semantics.aggregates import TIME
-from laminar_dagster.semantics.emit import Early, EmitPolicy
+from laminar_dagster.semantics.emit import SINKS, Early, EmitPolicy
 from laminar_dagster.semantics.query import AggregateCall, Input, Query, Ranking
+from laminar_dagster.semantics.sinks import APPEND, UPSERT, DeclaredSink
 from laminar_dagster.semantics.spark_sql import display
 from laminar_dagster.semantics.time import format_micros
 
@@ -41,16 +42,14 @@ def _tree(plan: Plan) -> Node:
     parts.append(_window(query))
     if query.where is not None:
         parts.append(Node(f"where {display(query.where)}"))
-    parts += [
-        _keys(query),
-        _before(query),
-        Node("aggregates", [_aggregate(call) for call in query.aggregates]),
-    ]
+    parts += [Node("rows pass through")] if query.passes_rows else _grouping(query)
     if query.having is not None:
         parts.append(Node(f"having {display(query.having)}"))
     if query.ranking is not None:
         parts.append(_ranking(query.ranking))
-    parts += [_output(query), _emit(query), _sink(query), _side_output(query), _state(plan)]
+    parts += [_output(query), _emit(query), _sink(query)]
+    parts += [_declared(sink) for sink in query.sinks]
+    parts += [_side_output(query), _state(plan)]
     return Node(f"view {query.view} [{fingerprint(plan)}]", parts)
 
 
@@ -83,6 +82,10 @@ def _window(query: Query) -> Node:
     if query.window is None:
         return Node("window: none")
     return Node(f"window {query.window}")
+
+
+def _grouping(query: Query) -> list[Node]:
+    return [_keys(query), _before(query), Node("aggregates", [_aggregate(call) for call in query.aggregates])]
 
 
 def _keys(query: Query) -> Node:
@@ -143,11 +146,28 @@ def _output(query: Query) -> Node:
 def _emit(query: Query) -> Node:
     policy = query.emit
     period = f" {format_micros(query.period)}" if query.period is not None else ""
-    children = [Node(_closing(query))]
+    children = [Node(_chosen(query)), Node(_closing(query))]
     if query.gap_fill is not None:
         longest = "" if query.max_gap is None else f", gaps of up to {format_micros(query.max_gap)}"
         children.append(Node(f"gap fill: {query.gap_fill}{longest}"))
-    return Node(f"emit {policy.sql}{period}: {_moments(policy, query.window is not None)}", children)
+    moments = _at_once(query) if query.passes_rows else _moments(policy, query.window is not None)
+    return Node(f"emit {policy.sql}{period}: {moments}", children)
+
+
+def _at_once(query: Query) -> str:
+    taken_back = "append only" if query.only_appends else "what the source takes back goes"
+    return f"each row, in the epoch that brings it; {taken_back}"
+
+
+def _chosen(query: Query) -> str:
+    """Who decided on the strategy: the view, a sink, or nobody."""
+    if query.explicit_emit:
+        return "as written"
+    if query.emit_for is not None:
+        return f"chosen for sink {query.emit_for}, since the view says no EMIT"
+    if "sink" in query.places and SINKS[query.sink].default is query.emit:
+        return f"chosen because {SINKS[query.sink].why}, since the view says no EMIT"
+    return f"the default {'without' if query.window is None else 'with'} a window, since the view says no EMIT"
 
 
 def _moments(policy: EmitPolicy, windowed: bool) -> str:
@@ -165,7 +185,28 @@ def _closing(query: Query) -> str:
 
 
 def _sink(query: Query) -> Node:
-    return Node(f"sink {query.sink}, partitioned by {query.partition}")
+    partitions = "" if query.window is None else f", partitioned by {query.partition}"
+    return Node(f"sink {query.sink}{partitions}")
+
+
+def _declared(sink: DeclaredSink) -> Node:
+    """Where a sink's rows go, and what of the view's changes they are."""
+    options = "".join(f", {name} = '{value}'" for name, value in sorted(sink.options.items()))
+    return Node(f"sink {sink.name} ({sink.connector}{options})", [Node(f"gets {_gets(sink)}"), Node(_sureness(sink))])
+
+
+def _gets(sink: DeclaredSink) -> str:
+    if sink.mode == APPEND:
+        return "new rows, appended"
+    if sink.mode == UPSERT:
+        return f"the newest row of each ({', '.join(sink.key)}), upserted"
+    return "every change" + (f", by key ({', '.join(sink.key)})" if sink.key else "")
+
+
+def _sureness(sink: DeclaredSink) -> str:
+    if sink.connector == "kafka":
+        return "at least once: epoch and sequence number tell repeats"
+    return f"exactly once: one {'version' if sink.connector == 'delta' else 'file'} for each epoch with changes"
 
 
 def _side_output(query: Query) -> Node:
@@ -182,6 +223,8 @@ def _side_output(query: Query) -> Node:
 
 
 def _state(plan: Plan) -> Node:
+    if plan.query.passes_rows:
+        return Node("state: none")
     layout = plan.layout
     key = ", ".join(("pane", *layout.key_columns))
     children = [

@@ -15,7 +15,8 @@ from laminar_dagster.semantics.expressions import Call, Column, Expression, Lite
 from laminar_dagster.semantics.query import AggregateCall, Input, Query, Ranking
 
 LENGTH = 16
-REMEDIES = ("on_rewrite",)
+REMEDIES = ("on_rewrite", "on_data_loss")
+ADDRESSES = ("brokers", "properties")
 
 
 def fingerprint(plan: Plan) -> str:
@@ -72,8 +73,8 @@ def _input(entry: Input, read: set[str]) -> dict[str, Any]:
 
 
 def _meaningful(options: Mapping[str, str]) -> dict[str, str]:
-    """Without the options that say what to do about trouble: they must be free to change when there is some."""
-    return {name: value for name, value in options.items() if name not in REMEDIES}
+    """Without the options that say what to do about trouble, or by which way to reach the same thing: these change."""
+    return {name: value for name, value in options.items() if name not in (*REMEDIES, *ADDRESSES)}
 
 
 def _aggregate(call: AggregateCall) -> list[Any]:

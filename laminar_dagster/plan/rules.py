@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from laminar_dagster.errors import LaminarError, NotWiredError, Span
-from laminar_dagster.semantics.emit import SINKS
+from laminar_dagster.semantics.emit import CHANGES, SINKS, Early
 from laminar_dagster.semantics.expressions import Column, columns_of
-from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, Input, Query, Source
+from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, Input, Query
 from laminar_dagster.semantics.time import format_micros
 from laminar_dagster.semantics.windows import Calendar, Tumble
 
@@ -41,20 +41,28 @@ def aggregates_take_retractions(query: Query) -> Iterator[LaminarError]:
 def waiting_needs_a_window(query: Query) -> Iterator[LaminarError]:
     """A strategy that waits for a window's end never emits without a window."""
     if query.window is None and query.emit.needs_window:
-        came_from = "" if query.explicit_emit else f", which the {query.sink} sink asks for,"
+        asking = f"the {query.sink} sink" if query.emit_for is None else f'sink "{query.emit_for}"'
+        came_from = "" if query.explicit_emit else f", which {asking} asks for,"
         yield LaminarError(
             "LMR0210",
             f"EMIT {query.emit.sql}{came_from} needs a window, and this query has none",
-            where=place(query, "emit", "sink"),
+            where=place(query, "emit", "sink", f"sink:{query.emit_for}"),
             detail="Without a window nothing ever closes, so no row would ever be emitted.",
-            hint="Group by a window of the source's event time (the column with a WATERMARK), or use EMIT CHANGES.",
+            hint="Group by a window of the source's event time (the column with a WATERMARK), or use EMIT CHANGES"
+            f"{_where_changes_go(query)}.",
         )
+
+
+def _where_changes_go(query: Query) -> str:
+    refuses = "sink" in query.places and CHANGES not in SINKS[query.sink].accepts
+    return " with sink = 'upsert'" if refuses else ""
 
 
 def sink_accepts_the_strategy(query: Query) -> Iterator[LaminarError]:
     sink = SINKS[query.sink]
-    if query.emit not in sink.accepts:
-        accepted = " or ".join(f"EMIT {policy.sql}" for policy in sink.accepts)
+    if query.emit not in sink.accepts and not query.only_appends:
+        possible = [policy for policy in sink.accepts if query.window is not None or not policy.needs_window]
+        remedies = [*(f"EMIT {policy.sql}" for policy in possible), "sink = 'upsert'"]
         yield LaminarError(
             "LMR0211",
             f"sink '{sink.name}' cannot take EMIT {query.emit.sql}",
@@ -62,8 +70,49 @@ def sink_accepts_the_strategy(query: Query) -> Iterator[LaminarError]:
             detail="An append-only table cannot take back a row that was corrected."
             if sink.name == "append"
             else "A changelog is written for every change, not for the changed results alone.",
-            hint=f"Write {accepted}, or sink = 'upsert'.",
+            hint=f"Write {' or '.join(remedies)}.",
         )
+
+
+def declared_sinks_accept_the_strategy(query: Query) -> Iterator[LaminarError]:
+    """What was appended somewhere else cannot be taken back."""
+    for sink in query.sinks:
+        if not sink.accepts(query.emit) and not query.only_appends:
+            accepted = " or ".join(f"EMIT {policy.sql}" for policy in SINKS[sink.takes].accepts)
+            yield LaminarError(
+                "LMR0211",
+                f'sink "{sink.name}" appends rows, and view "{query.view}" (EMIT {query.emit.sql}) takes rows back',
+                where=sink.where,
+                detail="This strategy corrects results that it has shown, and what was appended stays.",
+                hint=f"Write {accepted} in the view, or {_INSTEAD[sink.connector]} in the sink.",
+            )
+
+
+_INSTEAD = {
+    "delta": "mode = 'upsert' or 'changelog'",
+    "files": "mode = 'changelog' or format = 'debezium'",
+}
+
+
+def rows_that_pass_are_not_kept(query: Query) -> Iterator[LaminarError]:
+    """What is not kept cannot wait for a period, and to be found again it must be comparable."""
+    if not query.passes_rows:
+        return
+    if query.emit.early is Early.EACH_PERIOD:
+        yield LaminarError(
+            "LMR0217",
+            "EMIT EVERY needs results that are kept, and rows without a window or a GROUP BY pass through",
+            where=place(query, "emit"),
+            hint="Use EMIT CHANGES, and run the view once per period.",
+        )
+    for named in query.output if query.takes_retractions else ():
+        if named.type.name.startswith("MAP<"):
+            yield LaminarError(
+                "LMR0217",
+                f'column "{named.name}" is a MAP, by which a row that is taken back cannot be found',
+                where=place(query, "view"),
+                hint="Select parts of the map, or leave the column out.",
+            )
 
 
 def waiting_needs_a_watermark(query: Query) -> Iterator[LaminarError]:
@@ -177,6 +226,8 @@ MISTAKES: tuple[Rule, ...] = (
     aggregates_take_retractions,
     waiting_needs_a_window,
     sink_accepts_the_strategy,
+    declared_sinks_accept_the_strategy,
+    rows_that_pass_are_not_kept,
     waiting_needs_a_watermark,
     clauses_need_a_window,
     gap_fill_needs_tumbling_windows,
@@ -207,17 +258,6 @@ def _limited(option: str) -> Callable[[Query], str | None]:
     return _when(f"option:{option}", lambda query: getattr(query, option) is not None)
 
 
-def _source_with(option: str, holds: Callable[[Source], bool]) -> Callable[[Query], str | None]:
-    def found(query: Query) -> str | None:
-        source = next((entry.source for entry in query.inputs if holds(entry.source)), None)
-        if source is None:
-            return None
-        exact = f"source:{source.name}.{option}"
-        return exact if exact in query.places else f"input:{source.name}"
-
-    return found
-
-
 def _other_route(query: Query) -> str | None:
     wired = ("table", "metrics_only")
     return next((f"option:side_output.{k}" for k, v in query.side_output.routes.items() if v not in wired), None)
@@ -235,7 +275,6 @@ def _fills_what_changes(query: Query) -> bool:
 _FILLED = "EMIT ON WINDOW CLOSE and EMIT FINAL work today, over sources without retractions."
 
 NOT_WIRED: tuple[NotWired, ...] = (
-    NotWired("LMR0906", "connector 'kafka'", _source_with("connector", lambda s: s.connector == "kafka")),
     NotWired("LMR0908", "GAP FILL of results that change", _when("gap_fill", _fills_what_changes), _FILLED),
     NotWired("LMR0908", "max_groups_per_window", _limited("max_groups_per_window")),
     NotWired("LMR0908", "max_windows_per_group", _limited("max_windows_per_group")),
@@ -246,7 +285,6 @@ NOT_WIRED: tuple[NotWired, ...] = (
 
 
 def everything_is_wired(query: Query) -> Iterator[LaminarError]:
-    yield from query.not_wired
     for entry in NOT_WIRED:
         key = entry.found(query)
         if key is not None:

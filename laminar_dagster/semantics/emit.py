@@ -96,16 +96,17 @@ EMIT_CLAUSES = (
 
 @dataclass(frozen=True)
 class Sink:
-    """What a table of results can take, and the strategy it gives to a view that names none."""
+    """What a table of results can take, and the strategy it gives to a view that names none, and why."""
 
     name: str
     accepts: tuple[EmitPolicy, ...]
     default: EmitPolicy | None
+    why: str
 
 
 _APPEND_ONLY = tuple(policy for policy in EMIT_POLICIES if policy.append_only)
 SINKS = {
-    "append": Sink("append", _APPEND_ONLY, ON_WINDOW_CLOSE),
-    "upsert": Sink("upsert", EMIT_POLICIES, None),
-    "changelog": Sink("changelog", (CHANGES, *_APPEND_ONLY), CHANGES),
+    "append": Sink("append", _APPEND_ONLY, ON_WINDOW_CLOSE, "the sink is append-only"),
+    "upsert": Sink("upsert", EMIT_POLICIES, None, "the sink takes any"),
+    "changelog": Sink("changelog", (CHANGES, *_APPEND_ONLY), CHANGES, "the sink is a changelog"),
 }

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from laminar_dagster.errors import NotWiredError, Span
+from laminar_dagster.errors import Span
 from laminar_dagster.semantics.aggregates import Kernel, Ordering
 from laminar_dagster.semantics.emit import EmitPolicy
 from laminar_dagster.semantics.expressions import Column, Expression, Named
+from laminar_dagster.semantics.sinks import DeclaredSink
 from laminar_dagster.semantics.types import DataType
 from laminar_dagster.semantics.watermark import DEFAULT_FUTURE_SKEW, ShardPolicy
 from laminar_dagster.semantics.windows import WindowKind
@@ -125,11 +126,11 @@ class Query:
     results (`a0`, `a1`, …); `ranking` numbers what passed `having`. Of a query that does not group they are over the
     columns themselves. `places` says where in the SQL a part stands: emit, sink, window, lateness, gap_fill, ranking,
     late_data, having, input:NAME, aggregate:ID, option:NAME, source:NAME, source:NAME.OPTION.
-    `is_grouped`: rows become groups; otherwise each row is a result of its own, at its window's close.
+    `is_grouped`: rows become groups; otherwise each row is a result of its own, at its window's close, or at once.
     `repeats` names the result that says how often a row of the output stands there (see plan/projection.py).
     `live` names the result that says how many rows of a group retractions have left (see plan/weighting.py).
-    `labels` are the options that describe the view (owners, tags, group, description). `not_wired` holds what the
-    SQL says and this form cannot; planning refuses it after every real mistake.
+    `labels` are the options that describe the view (owners, tags, group, description). `sinks` are those that CREATE
+    SINK declares for it, and `emit_for` is the one that decided `emit`, where the view's own SQL does not say it.
     """
 
     view: str
@@ -161,7 +162,8 @@ class Query:
     explicit_emit: bool = field(default=True, compare=False)
     places: Mapping[str, Span] = field(default_factory=dict, compare=False)
     labels: Mapping[str, str] = field(default_factory=dict, compare=False)
-    not_wired: tuple[NotWiredError, ...] = field(default=(), compare=False)
+    sinks: tuple[DeclaredSink, ...] = field(default=(), compare=False)
+    emit_for: str | None = field(default=None, compare=False)
 
     @property
     def lateness(self) -> int:
@@ -177,8 +179,20 @@ class Query:
         return any(entry.source.takes_retractions for entry in self.inputs)
 
     @property
+    def passes_rows(self) -> bool:
+        """Whether each row is a result of its own at once, as there is neither a group nor a window to wait for."""
+        return self.window is None and not self.is_grouped
+
+    @property
+    def only_appends(self) -> bool:
+        """Whether nothing that was shown is ever taken back."""
+        return self.emit.append_only or (self.passes_rows and not self.takes_retractions)
+
+    @property
     def waits_for_close(self) -> bool:
         """Whether results appear when a window closes and never before, whatever the strategy."""
+        if self.passes_rows:
+            return False
         return self.emit.append_only or not self.is_grouped or self.repeats is not None or self.ranking is not None
 
     @property

@@ -1,4 +1,7 @@
-"""How far event time has come: per shard, monotone, and the minimum over the shards that are not idle."""
+"""How far event time has come: per shard, monotone, and the minimum over the shards that are not idle.
+
+A source is one shard, which has its name, or one for each of its partitions: `source/0`, `source/1`, ….
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,25 @@ class Shard:
         return policy.idle_timeout is not None and now - self.active_at >= policy.idle_timeout
 
 
+def shard_name(source: str, partition: int | None) -> str:
+    return source if partition is None else f"{source}/{partition}"
+
+
+def source_of(shard: str) -> str:
+    return shard.partition("/")[0]
+
+
+def known_shards(
+    shards: Mapping[str, Shard], told: Iterable[str], sources: Iterable[str], now: int
+) -> dict[str, Shard]:
+    """The shards so far and those that commits tell of; a source of which none is known yet stands for its own."""
+    found = {**{name: Shard(None, now) for name in told}, **shards}
+    parted = {source_of(name) for name in found if name != source_of(name)}
+    kept = {name: shard for name, shard in found.items() if name not in parted}
+    known = {source_of(name) for name in kept}
+    return {**{name: Shard(None, now) for name in sources if name not in known}, **kept}
+
+
 def later(a: int | None, b: int | None) -> int | None:
     """The greater of two watermarks, where None is one that is not known yet."""
     if a is None or b is None:
@@ -48,10 +70,11 @@ def view_watermark(
     previous: int | None, shards: Mapping[str, Shard], policies: Mapping[str, ShardPolicy], now: int
 ) -> int | None:
     """The view's watermark after an epoch at processing time `now`; it never moves back."""
-    active = {name: shard for name, shard in shards.items() if not shard.is_idle(policies[name], now)}
+    by_shard = {name: policies[source_of(name)] for name in shards}
+    active = {name: shard for name, shard in shards.items() if not shard.is_idle(by_shard[name], now)}
     if active:
         return later(previous, least(shard.watermark for shard in active.values()))
-    reached = [now - policies[name].lag - (policies[name].idle_timeout or 0) for name in shards]
+    reached = [now - policy.lag - (policy.idle_timeout or 0) for policy in by_shard.values()]
     return later(previous, min(reached)) if reached else previous
 
 
@@ -92,7 +115,8 @@ def progress(
     A row is judged against the watermark before its own commit, so the cut into epochs does not matter.
     """
     commits = tuple(commits)
-    current = {**{name: Shard(None, now) for name in policies}, **shards}
+    current = known_shards(shards, (commit.shard for commit in commits), policies, now)
+    by_shard = {name: policies[source_of(name)] for name in current}
     for commit in commits:
         if commit.has_rows:
             current[commit.shard] = replace(current[commit.shard], active_at=now)
@@ -100,8 +124,8 @@ def progress(
     watermark = previous
     for commit in commits:
         before.append(watermark)
-        current[commit.shard] = current[commit.shard].advanced(commit.max_event_time, policies[commit.shard])
-        active = [s.watermark for name, s in current.items() if not s.is_idle(policies[name], now)]
+        current[commit.shard] = current[commit.shard].advanced(commit.max_event_time, by_shard[commit.shard])
+        active = [s.watermark for name, s in current.items() if not s.is_idle(by_shard[name], now)]
         watermark = later(watermark, least(active))
     return Progress(tuple(before), current, view_watermark(watermark, current, policies, now))
 

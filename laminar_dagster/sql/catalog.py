@@ -14,6 +14,7 @@ from laminar_dagster.semantics.watermark import DEFAULT_FUTURE_SKEW
 from laminar_dagster.semantics.windows import longest_window
 from laminar_dagster.sql import options as o
 from laminar_dagster.sql.intervals import fixed
+from laminar_dagster.sql.messages import metadata_options
 from laminar_dagster.sql.statements import ColumnStatement, Script, SourceStatement
 
 SchemaOf = Callable[[SourceStatement], tuple[Field, ...]]
@@ -32,6 +33,7 @@ class Catalog:
         """What can be said of the sources without reading any schema."""
         seen: dict[str, Span] = {}
         declared = [(s.name, s.where) for s in self.script.sources] + [(v.name, v.where) for v in self.script.views]
+        declared += [(sink.name, sink.where) for sink in self.script.sinks]
         for name, where in declared:
             if name.lower() in seen:
                 raise LaminarError("LMR0104", f'"{name}" is declared twice', where=where)
@@ -70,7 +72,8 @@ class Catalog:
             options: Mapping[str, str] = upstream.options
             connector = VIEW_CONNECTOR
         else:
-            options = {k: v for k, v in values.items() if k not in _TIME_OPTIONS and (k, v) != ("changes", "append")}
+            own = {k: v for k, v in values.items() if k not in _TIME_OPTIONS and (k, v) != ("changes", "append")}
+            options = {**own, **metadata_options(statement, connector, values)}
         columns = columns or self.schema_of(statement)
         return _with_time(statement, Source(statement.name, connector, columns, options), values)
 
@@ -187,7 +190,7 @@ def source_of_view(query: Query) -> Source:
         name = next((named.name for named in query.output if _is_bound(named.expression, bound)), None)
         if name is not None and query.window is not None:
             options[bound] = name
-    if not query.emit.append_only:
+    if not query.only_appends:
         options["changes"] = "changelog"
     columns = tuple(Field(named.name, named.type) for named in query.output)
     return Source(query.view, VIEW_CONNECTOR, columns, options, hands_on=_hands_on(query, options))

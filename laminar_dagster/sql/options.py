@@ -1,4 +1,4 @@
-"""The options of sources and views, as tables: what each is called, what it may say, and who takes it."""
+"""The options of sources, views and sinks, as tables: what each is called, what it may say, and who takes it."""
 
 from __future__ import annotations
 
@@ -99,6 +99,7 @@ COMMON_SOURCE_OPTIONS = (
     Option("event_time", text, "the event-time column, in place of WATERMARK FOR"),
 )
 _CHANGES = Option("changes", one_of("append", "cdf"), "'cdf' reads the change data feed, with retractions")
+_CLIENT = Option("properties", text, "a file with settings of Kafka's client, such as security")
 CONNECTORS: Mapping[str, tuple[Option, ...]] = {
     "delta": (
         Option("path", text, "the Delta table's directory", required=True),
@@ -115,9 +116,14 @@ CONNECTORS: Mapping[str, tuple[Option, ...]] = {
         Option("pattern", text, "which file names to take, as in '*.json'"),
     ),
     "kafka": (
+        Option("brokers", text, "the brokers, as in 'host:9092'", required=True),
         Option("topic", text, "the topic", required=True),
-        Option("bootstrap_servers", text, "the brokers", required=True),
-        Option("format", one_of("json", "csv"), "what a message holds"),
+        Option("format", one_of("json", "text"), "what a message holds", required=True),
+        Option("starting", one_of("earliest", "latest"), "where a view begins; earliest is the default"),
+        Option(
+            "on_data_loss", one_of("fail", "skip"), "what messages that expired before they were read do to the run"
+        ),
+        _CLIENT,
     ),
     "memory": (_CHANGES,),
 }
@@ -142,6 +148,35 @@ VIEW_OPTIONS = (
     Option("max_gap", duration, "GAP FILL: the longest stretch without rows that is filled"),
     *(Option(label, text, "shown in Dagster") for label in LABELS),
 )
+
+# --- sinks ---------------------------------------------------------------------------------------------------
+
+_KEY = Option("key", text, "the columns that tell results apart, as in 'window_start, region'")
+SINK_CONNECTORS: Mapping[str, tuple[Option, ...]] = {
+    "files": (
+        Option("path", text, "the directory that gets one file for each epoch with changes", required=True),
+        Option("format", one_of("parquet", "json", "debezium"), "what the files hold", required=True),
+        Option("mode", one_of("append", "changelog"), "Parquet, JSON: new rows alone (the default), or every change"),
+    ),
+    "delta": (
+        Option("path", text, "the Delta table's directory", required=True),
+        Option(
+            "mode",
+            one_of("append", "upsert", "changelog"),
+            "what the table holds: new rows, the newest row of each key, or every change",
+            required=True,
+        ),
+        _KEY,
+    ),
+    "kafka": (
+        Option("brokers", text, "the brokers, as in 'host:9092'", required=True),
+        Option("topic", text, "the topic", required=True),
+        Option("format", one_of("json", "debezium"), "what a message holds; json is the default"),
+        _CLIENT,
+        _KEY,
+    ),
+}
+SINK_CONNECTOR = Option("connector", text, "where the changes go")
 
 
 def read(options: Mapping[str, OptionValue], known: Iterable[Option], owner: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from laminar_dagster.sql.outer import OuterReader
 from laminar_dagster.sql.ranking import Layers, layers
 from laminar_dagster.sql.selecting import Selected, select_distinct, select_grouped, select_rows
 from laminar_dagster.sql.settings import Settings, read_settings
+from laminar_dagster.sql.sinks import ReadSink, deciding, read_sinks, with_sinks
 from laminar_dagster.sql.statements import Script, ViewStatement
 from laminar_dagster.sql.windows import Windowing
 
@@ -51,6 +52,7 @@ class _Resolution:
 
     def run(self) -> tuple[Query, ...]:
         self.catalog.check()
+        self.sinks = read_sinks(self.script)
         for view in self.script.views:
             self.query_of(view.name, view.where)
         return tuple(self.done.values())
@@ -61,12 +63,13 @@ class _Resolution:
             raise LaminarError("LMR0116", f'view "{view.name}" reads from itself', where=where)
         if view.name not in self.done:
             self.under_way.append(view.name)
-            self.done[view.name] = _query(view, self.catalog)
+            sinks = self.sinks[view.name]
+            self.done[view.name] = with_sinks(_query(view, self.catalog, deciding(sinks)), sinks)
             self.under_way.remove(view.name)
         return self.done[view.name]
 
 
-def _query(view: ViewStatement, catalog: Catalog) -> Query:
+def _query(view: ViewStatement, catalog: Catalog, sink: ReadSink | None) -> Query:
     found = layers(view, _top_select(view))
     select = found.inner
     settings = read_settings(view)
@@ -77,7 +80,7 @@ def _query(view: ViewStatement, catalog: Catalog) -> Query:
     selected = _selected(view, select, relation, grouping)
     if found.outer is not None:
         selected = _around(view, found, selected)
-    query = _assembled(view, settings, relation, grouping, where, selected)
+    query = _assembled(view, settings, relation, grouping, where, selected, sink)
     places = {**_places(view, relation, grouping, selected), **_source_places(catalog), **settings.places}
     return replace(query, places=places)
 
@@ -166,10 +169,12 @@ def _has_aggregate(select: Any) -> bool:
 
 def _assembled(
     view: ViewStatement, settings: Settings, relation: Relation, grouping: Grouping,
-    where: Expression | None, selected: Selected,
+    where: Expression | None, selected: Selected, sink: ReadSink | None,
 ) -> Query:  # fmt: skip
     windowing = grouping.windowing
-    emit = _policy(settings, windowing)
+    passes = windowing is None and not selected.is_grouped
+    decides = None if passes or settings.emission is not None or settings.sink is not None else sink
+    emit = _policy(settings, windowing, decides, passes=passes)
     return Query(
         view=view.name,
         inputs=tuple(_input(branch, windowing) for branch in relation.branches),
@@ -197,15 +202,22 @@ def _assembled(
         is_grouped=selected.is_grouped,
         ranking=selected.ranking,
         labels=settings.labels,
-        not_wired=selected.not_wired,
+        emit_for=None if decides is None else decides.sink.name,
     )
 
 
-def _policy(settings: Settings, windowing: Windowing | None) -> EmitPolicy:
-    """EMIT, else what the sink asks for, else the default."""
+def _policy(settings: Settings, windowing: Windowing | None, sink: ReadSink | None, *, passes: bool) -> EmitPolicy:
+    """EMIT, else what the view's own sink asks for, else what a declared one does, else the default.
+
+    For rows that pass through there is nothing to choose: each is shown at once.
+    """
     if settings.emission is not None:
         return settings.emission
+    if passes:
+        return DEFAULT_UNWINDOWED
     from_sink = SINKS[settings.sink].default if settings.sink is not None else None
+    if sink is not None:
+        from_sink = sink.asks_for
     return from_sink or (DEFAULT_UNWINDOWED if windowing is None else DEFAULT_WINDOWED)
 
 

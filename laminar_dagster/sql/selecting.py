@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from laminar_dagster.errors import LaminarError, NotWiredError, Span
+from laminar_dagster.errors import LaminarError, Span
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Column, Expression, Named, replaced
 from laminar_dagster.semantics.query import AggregateCall, Ranking
@@ -35,7 +35,6 @@ class Selected:
     places: dict[str, Span] = field(default_factory=dict)
     is_grouped: bool = True
     ranking: Ranking | None = None
-    not_wired: tuple[NotWiredError, ...] = ()
 
 
 def select_grouped(
@@ -97,21 +96,13 @@ def _having(
 
 
 def select_rows(view: ViewStatement, select: Any, rows: Scope, grouping: Grouping) -> Selected:
-    """A query that aggregates nothing: its rows wait for their window. Without a window it is refused for now."""
+    """A query that aggregates nothing: its rows wait for their window, or pass through where there is none."""
     scope = replace(rows, bounds=grouping.windowing is not None, hides_bounds=False)
     r = Resolver(view, scope, "SELECT", None, WindowUse(grouping.windowing, rows))
     over = OverReader(r, lambda found, _: all_unmarked(found), grouping.windowing, keyed=False)
     output = tuple(named for named, _ in chosen_columns(select, r, over))
     ranking = qualified(select, over)
-    if grouping.windowing is not None:
-        return Selected(output, places=_places_of(over), is_grouped=False, ranking=ranking)
-    refusal = NotWiredError(
-        "LMR0902",
-        "a query with neither a window nor an aggregate is part of the language, but this version cannot run it yet",
-        where=view.span(select.expressions[0]) if select.expressions else view.where,
-        hint="Read the source through a window: FROM TUMBLE(source, event_time, INTERVAL '1' MINUTE).",
-    )
-    return Selected(output, is_grouped=False, not_wired=(refusal,))
+    return Selected(output, places=_places_of(over), is_grouped=False, ranking=ranking)
 
 
 def select_distinct(view: ViewStatement, select: Any, rows: Scope, grouping: Grouping) -> Selected:

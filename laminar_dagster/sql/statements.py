@@ -1,4 +1,4 @@
-"""A file of SQL as statements: CREATE SOURCE and CREATE MATERIALIZED VIEW, each with its place in the text."""
+"""A file of SQL as statements: sources, materialized views and sinks, each with its place in the text."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ from laminar_dagster.sql.lexing import Words, closest, unknown
 
 @dataclass(frozen=True)
 class ColumnStatement:
+    """`name TYPE [METADATA [FROM '…']]`; of METADATA without FROM, `metadata` is empty."""
+
     name: str
     type: str
     where: Span
+    metadata: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,41 +63,51 @@ class ViewStatement:
 
 
 @dataclass(frozen=True)
+class SinkStatement:
+    """`CREATE SINK name FROM view WITH (…)`."""
+
+    name: str
+    view: str
+    view_where: Span
+    options: Mapping[str, OptionValue]
+    where: Span
+
+
+@dataclass(frozen=True)
 class Script:
     sources: tuple[SourceStatement, ...]
     views: tuple[ViewStatement, ...]
+    sinks: tuple[SinkStatement, ...] = ()
 
     def __add__(self, other: Script) -> Script:
         """Several files as one: a project's views see each other's sources."""
-        return Script(self.sources + other.sources, self.views + other.views)
+        return Script(self.sources + other.sources, self.views + other.views, self.sinks + other.sinks)
 
 
 def parse_script(text: str, file: str | None = None) -> Script:
     """The statements of one file; LaminarError (LMR00xx) with a caret where the text says none."""
     words = Words(text, file)
-    sources: list[SourceStatement] = []
-    views: list[ViewStatement] = []
+    script = Script((), ())
     while not words.at_end:
         if words.peek_type() == TokenType.SEMICOLON:
             words.take()
             continue
-        statement = _statement(words)
-        if isinstance(statement, SourceStatement):
-            sources.append(statement)
-        else:
-            views.append(statement)
+        script += _statement(words)
         if words.peek_type() not in (TokenType.SEMICOLON, None):
             raise words.unexpected(";", CLAUSE_WORDS)
-    return Script(tuple(sources), tuple(views))
+    return script
 
 
-def _statement(words: Words) -> SourceStatement | ViewStatement:
+def _statement(words: Words) -> Script:
+    """One statement, as a script of its own."""
     words.expect("CREATE")
     if words.accept("SOURCE"):
-        return _source(words)
+        return Script((_source(words),), ())
+    if words.accept("SINK"):
+        return Script((), (), (_sink(words),))
     if words.accept("MATERIALIZED"):
         words.expect("VIEW")
-        return _view(words)
+        return Script((), (_view(words),))
     if words.sees("VIEW"):
         raise LaminarError(
             "LMR0003",
@@ -102,11 +115,11 @@ def _statement(words: Words) -> SourceStatement | ViewStatement:
             where=words.span_of(words.peek()),
             hint="Write CREATE MATERIALIZED VIEW.",
         )
-    raise words.unexpected("SOURCE or MATERIALIZED VIEW", ["SOURCE", "MATERIALIZED"])
+    raise words.unexpected("SOURCE, MATERIALIZED VIEW or SINK", ["SOURCE", "MATERIALIZED", "SINK"])
 
 
 def _own_name(words: Words, what: str) -> tuple[str, Span]:
-    """The name of a source or view, which is also the name of a directory and of an asset."""
+    """The name of a source, view or sink, which is also the name of a directory, an asset or a file."""
     name, where = words.name(f"the {what}'s name")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise LaminarError(
@@ -146,7 +159,10 @@ def _column(words: Words, earlier: Iterable[ColumnStatement]) -> ColumnStatement
     if not tokens:
         raise words.unexpected(f'the type of column "{name}"')
     type_ = words.text[tokens[0].start : tokens[-1].end + 1]
-    return ColumnStatement(name, type_, words.span(tokens[0].start, tokens[-1].end + 1))
+    metadata = None
+    if words.accept("METADATA"):
+        metadata = words.string("what it is of the message")[0] if words.accept("FROM") else ""
+    return ColumnStatement(name, type_, words.since(tokens[0]), metadata)
 
 
 def _until_comma(words: Words) -> list[Token]:
@@ -154,7 +170,7 @@ def _until_comma(words: Words) -> list[Token]:
     depth = 0
     taken: list[Token] = []
     while (token := words.peek()) is not None:
-        if depth == 0 and token.text in (",", ")"):
+        if depth == 0 and (token.text in (",", ")") or words.sees("METADATA")):
             break
         depth += token.text.count("<") + (token.text == "(")
         depth -= token.text.count(">") + (token.text == ")")
@@ -245,3 +261,14 @@ def _meant(token: Token) -> str | None:
         return None
     meant = closest(token.text, _QUERY_WORDS)
     return meant if meant and meant != token.text.upper() else None
+
+
+# --- sinks ---------------------------------------------------------------------------------------------------
+
+
+def _sink(words: Words) -> SinkStatement:
+    name, where = _own_name(words, "sink")
+    words.expect("FROM")
+    view, view_where = words.name("the view's name")
+    words.expect("WITH")
+    return SinkStatement(name, view, view_where, read_options(words), where)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from laminar_dagster.engine import jars
+from laminar_dagster.engine.project import Project
 from laminar_dagster.errors import LaminarError
 
 
@@ -98,6 +99,23 @@ def test_the_cache_directory_follows_the_environment(monkeypatch: pytest.MonkeyP
     assert jars.cache_directory() == tmp_path / "laminar-dagster"
     monkeypatch.setenv("LAMINAR_CACHE", str(tmp_path / "own"))
     assert jars.cache_directory() == tmp_path / "own"
+
+
+def test_kafkas_jars_are_fetched_for_those_who_ask(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = fake_ivy(monkeypatch)
+    jars.delta_jars()
+    assert len(jars.missing_jars("kafka")) == 4
+    assert jars.main(["kafka"]) == 0
+    assert jars.missing_jars("kafka") == []
+    assert len(calls) == 2
+
+
+def test_a_project_asks_for_kafkas_jars_if_its_sql_names_the_connector(tmp_path: Path) -> None:
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql" / "a.sql").write_text("CREATE SOURCE kafka WITH (connector = 'delta', path = 'kafka')")
+    assert Project.find(tmp_path).spark_settings().bundles == ("delta",)
+    (tmp_path / "sql" / "b.sql").write_text("CREATE SINK feed FROM v WITH (connector = 'Kafka', topic = 't')")
+    assert Project.find(tmp_path).spark_settings("local[2]").bundles == ("delta", "kafka")
 
 
 @pytest.mark.spark

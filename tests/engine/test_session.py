@@ -66,13 +66,13 @@ def test_master_urls_are_taken(spark: str) -> None:
 
 
 def test_a_cluster_is_not_bound_to_the_loopback_interface(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laminar_dagster.engine.session.delta_jars", lambda: (Path("/jars/delta.jar"),))
+    monkeypatch.setattr("laminar_dagster.engine.session.bundle_jars", lambda name: (Path(f"/jars/{name}.jar"),))
     assert "spark.driver.host" not in startup_conf(SparkSettings("spark://host:7077"))
     assert startup_conf(SparkSettings("local[2]"))["spark.driver.host"] == "127.0.0.1"
 
 
 def test_static_extras_go_to_the_jvm_and_not_to_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laminar_dagster.engine.session.delta_jars", lambda: (Path("/jars/delta.jar"),))
+    monkeypatch.setattr("laminar_dagster.engine.session.bundle_jars", lambda name: (Path(f"/jars/{name}.jar"),))
     settings = SparkSettings(extra={"spark.executor.memory": "3g", "spark.sql.shuffle.partitions": "7"})
     assert startup_conf(settings)["spark.executor.memory"] == "3g"
     assert "spark.executor.memory" not in session_conf(settings)

@@ -11,13 +11,11 @@ from laminar_dagster.sql.resolve import resolve
 from laminar_dagster.sql.statements import parse_script
 
 EV = "CREATE SOURCE ev (k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts) WITH (connector = 'memory'%s);"
-KAFKA = EV.replace("'memory'", "'kafka', topic = 't', bootstrap_servers = 'b'") % ""
 WINDOW = "FROM TUMBLE(ev, ts, INTERVAL '1' MINUTE) GROUP BY window_start, window_end"
 COUNTED = f"CREATE MATERIALIZED VIEW out AS SELECT window_start, COUNT(*) AS n {WINDOW} EMIT FINAL"
 PLAIN = EV % ""
 CDF = EV % ", changes = 'cdf'"
 NOT_WIRED_SQL = [
-    KAFKA + COUNTED,
     PLAIN + COUNTED.replace("EMIT FINAL", "GAP FILL NULL EMIT ON WATERMARK"),
     *(
         f"{PLAIN}{COUNTED} WITH ({name} = 5)"

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from laminar_dagster.semantics import emit
 from laminar_dagster.semantics.emit import EMIT_POLICIES, SINKS, EmitPolicy
 
@@ -53,3 +57,16 @@ def test_a_changelog_sink_takes_changes_and_what_only_appends() -> None:
 
 def test_the_names_of_strategies_are_unique() -> None:
     assert len({p.name for p in EMIT_POLICIES}) == len({p.sql for p in EMIT_POLICIES}) == len(EMIT_POLICIES)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "emit.md"
+ASKED = ("emits_intermediate", "requires_changelog", "is_append_only_compatible", "generates_retractions")
+
+
+@pytest.mark.parametrize("policy", EMIT_POLICIES, ids=lambda policy: policy.name)
+def test_the_page_says_what_can_be_asked_of_a_strategy(policy: EmitPolicy) -> None:
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    header = next(row for row in rows if row[0] == "`name`")
+    assert tuple(cell.strip("`") for cell in header[1:]) == ASKED
+    told = next(row for row in rows if row[0] == f"`{policy.name}`")
+    assert told[1:] == ["yes" if getattr(policy, name) else "no" for name in ASKED]

@@ -101,3 +101,31 @@ def test_the_clocks_do_not_depend_on_how_commits_are_cut_into_epochs(
         watermark, shards, before = part.watermark, part.shards, before + part.before_commit
     assert (watermark, before) == (whole.watermark, whole.before_commit)
     assert all(a <= b for a, b in pairwise(before) if a is not None and b is not None)
+
+
+KAFKA = {"t": ShardPolicy(lag=0, idle_timeout=60)}
+
+
+def test_the_partitions_of_a_source_are_shards_with_its_policy() -> None:
+    commits = [CommitTimes("t/0", 100), CommitTimes("t/1", 40), CommitTimes("t/0", 300)]
+    clocks = first_epoch(commits, KAFKA)
+    assert clocks.before_commit == (None, None, 40)
+    assert clocks.shards.keys() == {"t/0", "t/1"}
+    assert progress([CommitTimes("t/0", 400)], 40, clocks.shards, KAFKA, 60).watermark == 400
+
+
+def test_a_source_whose_partitions_are_not_known_yet_holds_the_view_back_until_they_are() -> None:
+    policies = {"a": ShardPolicy(lag=0), "t": ShardPolicy(lag=0)}
+    before = first_epoch([CommitTimes("a", 100)], policies)
+    assert (before.watermark, before.shards.keys()) == (None, {"a", "t"})
+    after = progress([CommitTimes("t/0", 50)], None, before.shards, policies, 0)
+    assert (after.watermark, after.shards.keys()) == (50, {"a", "t/0"})
+
+
+def test_a_partition_that_comes_later_holds_the_view_where_it_is() -> None:
+    clocks = progress([CommitTimes("t/1", None, has_rows=False)], 100, {"t/0": Shard(100, 0)}, KAFKA, 0)
+    assert clocks.watermark == 100
+    assert progress([CommitTimes("t/0", 200)], 100, clocks.shards, KAFKA, 10).watermark == 100
+    assert progress([CommitTimes("t/1", 150)], 100, clocks.shards, KAFKA, 10).watermark == 100
+    both = [CommitTimes("t/0", 200), CommitTimes("t/1", 150)]
+    assert progress(both, 100, clocks.shards, KAFKA, 10).watermark == 150

@@ -9,7 +9,7 @@ from laminar_dagster.semantics.aggregates import AGGREGATES, SYNONYMS
 from laminar_dagster.semantics.functions import callable_names
 from laminar_dagster.sql.calls import FUNCTION_SYNONYMS
 from laminar_dagster.sql.intervals import UNITS
-from laminar_dagster.sql.options import COMMON_SOURCE_OPTIONS, CONNECTORS, VIEW_OPTIONS
+from laminar_dagster.sql.options import COMMON_SOURCE_OPTIONS, CONNECTORS, SINK_CONNECTORS, VIEW_OPTIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "sql.md").read_text()
 
@@ -26,6 +26,12 @@ def test_the_page_names_every_option_and_connector() -> None:
     own = [option.name for options in CONNECTORS.values() for option in options]
     known = [*(option.name for option in (*COMMON_SOURCE_OPTIONS, *VIEW_OPTIONS)), *own, *CONNECTORS]
     assert [name for name in known if f"`{name}`" not in PAGE and f"`{name} = " not in PAGE] == []
+
+
+def test_the_page_names_every_option_and_connector_of_sinks() -> None:
+    section = PAGE.split("## Sinks", 1)[1]
+    known = [*SINK_CONNECTORS, *(option.name for options in SINK_CONNECTORS.values() for option in options)]
+    assert [name for name in known if f"`{name}`" not in section] == []
 
 
 def test_the_page_names_every_unit_of_time() -> None:

@@ -9,20 +9,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
+from laminar_dagster.engine.sources.paths import file_url
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import Field, Source
+from laminar_dagster.semantics.watermark import shard_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BYTES_PER_TEXT_ROW = 100
 COMPRESSION_RATIO = 8
+MESSAGES = "kafka:"
 COMPRESSED = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File}
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of a commit. `low`, `high` and `nulls` are of the event time, where the file's footer tells them."""
+    """A file of a commit. `low`, `high` and `nulls` are of the event time, where the file's footer tells them.
+
+    A range of messages stands for a file too: `kafka:topic/partition/first-end`.
+    """
 
     path: str
     size: int
@@ -31,6 +37,15 @@ class SourceFile:
     high: int | None = None
     nulls: int | None = None
     partition: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def is_range(self) -> bool:
+        return self.path.startswith(MESSAGES)
+
+    @property
+    def url(self) -> str:
+        """As the file's rows name it."""
+        return self.path if self.is_range else file_url(self.path)
 
     @property
     def knows_its_times(self) -> bool:
@@ -49,7 +64,8 @@ class SourceCommit:
     """One commit: a Delta version, a file, a test's commit. `order` sorts commits of different sources.
 
     A `snapshot` stands for all that a Delta table held at a version; which rows of its files count (deletion
-    vectors), only Delta's own reader knows. `watermark` is what a view hands on with its epoch.
+    vectors), only Delta's own reader knows. `watermark` is what a view hands on with its epoch. `partition` is of a
+    topic, and `skipped` how many of its messages were gone before they could be read.
     """
 
     source: str
@@ -58,6 +74,12 @@ class SourceCommit:
     files: tuple[SourceFile, ...]
     snapshot: bool = False
     watermark: int | None = None
+    partition: int | None = None
+    skipped: int = 0
+
+    @property
+    def shard(self) -> str:
+        return shard_name(self.source, self.partition)
 
     @property
     def estimated_rows(self) -> int:
@@ -67,13 +89,23 @@ class SourceCommit:
         files = [[f.path, f.size, f.rows, f.low, f.high, f.nulls, list(f.partition)] for f in self.files]
         handed_on = {} if self.watermark is None else {"watermark": self.watermark}
         body = {"source": self.source, "id": self.id, "order": self.order, "files": files, "snapshot": self.snapshot}
-        return {**body, **handed_on}
+        messages = {} if self.partition is None else {"partition": self.partition, "skipped": self.skipped}
+        return {**body, **handed_on, **messages}
 
     @staticmethod
     def from_json(entry: dict[str, Any]) -> SourceCommit:
         files = tuple(_source_file(*values) for values in entry["files"])
         watermark = entry.get("watermark")
-        return SourceCommit(entry["source"], entry["id"], entry["order"], files, entry["snapshot"], watermark)
+        return SourceCommit(
+            entry["source"],
+            entry["id"],
+            entry["order"],
+            files,
+            entry["snapshot"],
+            watermark,
+            entry.get("partition"),
+            entry.get("skipped", 0),
+        )
 
 
 def _source_file(
@@ -139,7 +171,7 @@ def open_text(path: str) -> BinaryIO:
 
 def require_files(commits: Sequence[SourceCommit], view: str, committed: str) -> None:
     """A planned file that is gone or has changed stops the run before anything is written."""
-    files = [(commit.source, file) for commit in commits for file in commit.files]
+    files = [(commit.source, file) for commit in commits for file in commit.files if not file.is_range]
     missing = [(source, file.path) for source, file in files if not Path(file.path).exists()]
     if missing:
         raise _missing(missing, view, committed)
@@ -174,7 +206,7 @@ def require_readable(commits: Sequence[SourceCommit], committed: str) -> None:
     """Names the compressed file that cannot be unpacked: Spark's own message for that names no file."""
     for commit in commits:
         for file in commit.files:
-            if Path(file.path).suffix.lower() not in COMPRESSED:
+            if file.is_range or Path(file.path).suffix.lower() not in COMPRESSED:
                 continue
             try:
                 with open_text(file.path) as handle:

@@ -35,23 +35,35 @@ OPTIONS = {
 
 
 def json_frame(spark: SparkSession, fields: Sequence[Field], paths: Sequence[str]) -> DataFrame:
-    """The parser stops at the end of the first value, so `{…}{…}` and `{…} junk` would pass.
+    """The lines of files."""
+    return json_rows(spark, fields, read_lines(spark, paths), "line")
 
-    Each line is therefore parsed inside an object of our own, and only a whole line leaves `_end` readable. Lines
+
+def json_rows(
+    spark: SparkSession, fields: Sequence[Field], texts: DataFrame, unit: str, carried: Sequence[str] = ()
+) -> DataFrame:
+    """Rows of texts as `read_lines` gives them; `carried` are columns that stay as they are.
+
+    The parser stops at the end of the first value, so `{…}{…}` and `{…} junk` would pass.
+
+    Each text is therefore parsed inside an object of our own, and only a whole one leaves `_end` readable. Texts
     that fail are parsed once more as text alone, which tells a type that does not fit from bad syntax.
     """
     whole = "concat('{\"_row\":', " + TEXT + ", ',\"_end\":0}')"
-    parsed = (
-        read_lines(spark, paths)
-        .selectExpr("*", f"{whole} AS _whole")
-        .withColumn("_j", _parse(spark, [f"{quoted(f.name)}: {json_type(f.type)}" for f in fields]))
+    parsed = texts.selectExpr("*", f"{whole} AS _whole").withColumn(
+        "_j", _parse(spark, [f"{quoted(f.name)}: {json_type(f.type)}" for f in fields])
     )
     values = [f"{from_json_value(_inside('_j', f), f.type)} AS {quoted(f.name)}" for f in fields]
-    typed = parsed.selectExpr(*values, RAW, "_whole", "_broken", "_j", FILE)
+    typed = parsed.selectExpr(*values, *carried, RAW, "_whole", "_broken", "_j", FILE)
     odd = " OR ".join(["_broken", _unreadable("_j"), *(_unfit(f) for f in fields)])
     judged = typed.selectExpr("*", f"{odd} AS _odd").withColumn("_s", _texts(spark, fields))
     return judged.selectExpr(
-        *(quoted(field.name) for field in fields), RAW, f"{_fault()} AS {FAULT}", f"{_detail(fields)} AS {DETAIL}", FILE
+        *(quoted(field.name) for field in fields),
+        *carried,
+        RAW,
+        f"{_fault()} AS {FAULT}",
+        f"{_detail(fields, unit)} AS {DETAIL}",
+        FILE,
     )
 
 
@@ -85,7 +97,7 @@ def _fault() -> str:
                     WHEN {_unreadable("_s")} THEN '{MALFORMED}' ELSE '{TYPE_MISMATCH}' END"""
 
 
-def _detail(fields: Sequence[Field]) -> str:
+def _detail(fields: Sequence[Field], unit: str) -> str:
     named = mismatches(fields, {field.name: _inside("_s", field) for field in fields})
-    return f"""CASE WHEN _broken THEN 'the line is not valid UTF-8' WHEN NOT _odd THEN NULL
-                    WHEN {_unreadable("_s")} THEN 'the line is not one JSON object' ELSE {named} END"""
+    return f"""CASE WHEN _broken THEN 'the {unit} is not valid UTF-8' WHEN NOT _odd THEN NULL
+                    WHEN {_unreadable("_s")} THEN 'the {unit} is not one JSON object' ELSE {named} END"""

@@ -9,6 +9,7 @@ from laminar_dagster.engine.sources.commits import Connector
 from laminar_dagster.engine.sources.delta import DeltaConnector
 from laminar_dagster.engine.sources.delta_changes import DeltaChangesConnector
 from laminar_dagster.engine.sources.files import FilesConnector
+from laminar_dagster.engine.sources.kafka import KafkaConnector
 from laminar_dagster.engine.sources.memory import MemoryConnector
 from laminar_dagster.engine.sources.view import ViewConnector
 from laminar_dagster.semantics.query import VIEW_CONNECTOR, Source
@@ -16,6 +17,7 @@ from laminar_dagster.semantics.query import VIEW_CONNECTOR, Source
 CONNECTORS: dict[str, Callable[[Source, Path], Connector]] = {
     "delta": DeltaConnector,
     "files": FilesConnector,
+    "kafka": KafkaConnector,
     "memory": MemoryConnector,
 }
 

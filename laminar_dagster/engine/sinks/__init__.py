@@ -1,0 +1,1 @@
+"""Where a view's changes are delivered: one module per kind of target. Only messages need Spark."""

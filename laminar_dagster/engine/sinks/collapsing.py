@@ -1,0 +1,72 @@
+"""An epoch's changes as one row for each key: what an upsert can take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from laminar_dagster.engine.in_process_sql import connection, quoted
+from laminar_dagster.errors import LaminarError
+from state_store.changelog import WEIGHT, data_columns
+
+GONE, NEW = "_gone", "_new"
+PLACE = "_ place"
+
+
+def collapsed(changes: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The newest row of each key that changed, in the order of the changes; LMR0642 where a key is left with two.
+
+    `_gone`: the key has no row any more, and this is the one that it had. `_new`: it had none before. A key whose row
+    is as it was is left out.
+    """
+    rows = changes.select(data_columns(changes.column_names))
+    numbered = rows.append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
+    data, by, place = _listed(rows.column_names), _listed(key), quoted(PLACE)
+    with connection() as db:
+        db.register("changes", numbered.append_column(WEIGHT, changes.column(WEIGHT)))
+        found = db.sql(
+            f"""WITH sums AS (
+                    SELECT {data}, max({place}) AS {place}, sum({WEIGHT}) AS weight FROM changes
+                    GROUP BY {data} HAVING sum({WEIGHT}) <> 0
+                ) SELECT coalesce(max({place}) FILTER (weight > 0), max({place})) AS {place},
+                    coalesce(sum(weight) FILTER (weight > 0), 0)::BIGINT AS live, sum(weight)::BIGINT AS more
+                FROM sums GROUP BY {by} ORDER BY 1"""
+        ).to_arrow_table()
+    _require_one(rows, found, key)
+    chosen = rows.take(found.column(PLACE))
+    gone = pc.equal(found.column("live"), 0)
+    return chosen.append_column(GONE, gone).append_column(NEW, pc.greater(found.column("more"), 0))
+
+
+def refuse_present(changed: pa.Table, target: pa.Table | object, key: Sequence[str]) -> None:
+    """LMR0642 if the target, a table or a dataset, already has a row with a key that is new."""
+    same = " AND ".join(f"t.{quoted(name)} IS NOT DISTINCT FROM c.{quoted(name)}" for name in key)
+    fresh = changed.filter(changed.column(NEW))
+    with connection() as db:
+        db.register("fresh", fresh.select(key))
+        db.register("target", target)
+        twice = db.sql(f"SELECT * FROM fresh c WHERE EXISTS (FROM target t WHERE {same}) LIMIT 1").to_arrow_table()
+    if twice.num_rows:
+        raise not_unique(twice.to_pylist()[0])
+
+
+def _require_one(rows: pa.Table, found: pa.Table, key: Sequence[str]) -> None:
+    twice = found.filter(pc.greater(found.column("live"), 1))
+    if twice.num_rows:
+        raise not_unique(rows.take(twice.column(PLACE).slice(0, 1)).select(key).to_pylist()[0])
+
+
+def not_unique(key: dict[str, object]) -> LaminarError:
+    shown = ", ".join(f"{name} = {value}" for name, value in key.items())
+    return LaminarError(
+        "LMR0642",
+        f"two results have the key {shown}",
+        detail="An upsert keeps one row for each key, so one of them would be lost. Nothing of the epoch was written.",
+        hint="Give the sink a key that tells results apart (by default it is the window and the group keys).",
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted, names))

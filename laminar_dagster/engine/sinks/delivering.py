@@ -1,0 +1,158 @@
+"""Brings a view's sinks to where the view is, epoch by epoch, and remembers how far each has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laminar_dagster.engine.sinks.history import changes_since
+from laminar_dagster.engine.sinks.registry import open_target
+from laminar_dagster.engine.sinks.targets import Delivery, Surroundings, Target
+from laminar_dagster.errors import LaminarError
+from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.sinks import DeclaredSink
+from laminar_dagster.semantics.time import from_datetime
+from state_store import StoreReader
+from state_store.positions import SinkPosition, SinkPositions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class Delivered:
+    """What a run delivered to one sink."""
+
+    epochs: int = 0
+    rows: int = 0
+
+
+@dataclass
+class Deliveries:
+    """The sinks of one view, in one run. A sink that fails is left alone for the rest of the run; the others go on."""
+
+    query: Query
+    store: Path
+    surroundings: Surroundings
+    spark: Callable[[], SparkSession]
+    delivered: dict[str, Delivered] = field(default_factory=dict)
+    failures: dict[str, LaminarError] = field(default_factory=dict)
+    _targets: dict[str, Target] = field(default_factory=dict)
+
+    def catch_up(self) -> None:
+        """Deliver all that is committed and not delivered yet."""
+        for sink in self.query.sinks:
+            if sink.name in self.failures:
+                continue
+            try:
+                self._deliver_to(sink)
+            except Exception as problem:
+                self.failures[sink.name] = self._failure(sink, problem)
+
+    def require_success(self) -> None:
+        """Raise the first failure; further ones are named in it."""
+        for name, failure in self.failures.items():
+            others = [other for other in self.failures if other != name]
+            if others:
+                failure = _with(failure, detail=f"{failure.detail or ''} Also failed: {', '.join(others)}.".strip())
+            raise failure
+
+    def _deliver_to(self, sink: DeclaredSink) -> None:
+        reader, positions = StoreReader(self.store), SinkPositions(self.store)
+        last = reader.commit() if reader.exists else None
+        if last is None:
+            return
+        target = self._target(sink, positions)
+        for changes in changes_since(self.query, reader, _position(positions, sink).epoch):
+            target.deliver(Delivery(changes.epoch, changes.rows, self.spark, changes.snapshot))
+            self._remember(positions, sink, changes.epoch)
+            done = self.delivered.setdefault(sink.name, Delivered())
+            done.epochs, done.rows = done.epochs + 1, done.rows + changes.rows.num_rows
+        if _position(positions, sink).epoch < last.epoch:
+            self._remember(positions, sink, last.epoch)
+
+    def _target(self, sink: DeclaredSink, positions: SinkPositions) -> Target:
+        """The sink's target, and the position as the target has it, where a kill came between the two."""
+        if sink.name not in self._targets:
+            target = open_target(sink, self.surroundings)
+            known, landed = positions.read(sink.name), target.landed() or 0
+            if known is None:
+                _refuse_used(sink, landed)
+                self._remember(positions, sink, 0)
+            elif dict(known.target) != described(sink):
+                raise _another_target(sink, known)
+            elif known.epoch < landed:
+                self._remember(positions, sink, landed)
+            self._targets[sink.name] = target
+        return self._targets[sink.name]
+
+    def _remember(self, positions: SinkPositions, sink: DeclaredSink, epoch: int) -> None:
+        positions.write(sink.name, SinkPosition(epoch, from_datetime(datetime.now(UTC)), described(sink)))
+        self.surroundings.after_write(f"sink {sink.name} position")
+
+    def _failure(self, sink: DeclaredSink, problem: Exception) -> LaminarError:
+        commit = StoreReader(self.store).commit()
+        known = SinkPositions(self.store).read(sink.name)
+        committed = f"Epoch {commit.epoch if commit else 0} of the view is committed and stands; the sink has the view"
+        committed += f" up to epoch {known.epoch if known else 0}. The next run catches up."
+        command = f"laminar run {self.query.view}"
+        if isinstance(problem, LaminarError):
+            problem.problem = f'sink "{sink.name}": {problem.problem}'
+            return _with(problem, committed=committed, next_command=command)
+        return LaminarError(
+            "LMR0641",
+            f'sink "{sink.name}" of view "{self.query.view}" could not be delivered to',
+            detail=f"{type(problem).__name__}: {problem}",
+            hint=f"Look at {sink.target}, and run again.",
+            committed=committed,
+            next_command=command,
+        )
+
+
+def described(sink: DeclaredSink) -> dict[str, Any]:
+    """What a position is of: the same options mean the same target."""
+    return {"connector": sink.connector, "mode": sink.mode, "key": list(sink.key), "options": dict(sink.options)}
+
+
+def position_of(store: Path, sink: DeclaredSink) -> SinkPosition:
+    return _position(SinkPositions(store), sink)
+
+
+def _position(positions: SinkPositions, sink: DeclaredSink) -> SinkPosition:
+    return positions.read(sink.name) or SinkPosition()
+
+
+def _with(error: LaminarError, **changed: Any) -> LaminarError:
+    """The same error, saying more."""
+    said: Mapping[str, Any] = {
+        "where": error.where,
+        "detail": error.detail,
+        "hint": error.hint,
+        "committed": error.committed,
+        "next_command": error.next_command,
+    }
+    return LaminarError(error.code, error.problem, **{**said, **changed})
+
+
+def _refuse_used(sink: DeclaredSink, landed: int) -> None:
+    if landed:
+        raise LaminarError(
+            "LMR0643",
+            f"{sink.target} already has deliveries up to epoch {landed}, of an earlier build of this view or sink",
+            hint="Delete it if nobody needs it, or give the sink another path.",
+        )
+
+
+def _another_target(sink: DeclaredSink, known: SinkPosition) -> LaminarError:
+    now = described(sink)
+    changed = ", ".join(name for name in now if now[name] != known.target.get(name))
+    return LaminarError(
+        "LMR0644",
+        f"its target is not the one that epochs up to {known.epoch} were delivered to",
+        where=sink.where,
+        detail=f"changed: {changed}. The new target would begin in the middle of the view's history.",
+        hint="Give the sink a new name, and it delivers from the beginning; or restore the options.",
+    )

@@ -1,0 +1,93 @@
+"""A topic that gets a view's changes as messages, at least once.
+
+A message's key is its row's group key, so all changes of a group are in one partition, in order. The headers `op`,
+`epoch` and `seq` say what it is: an epoch that is delivered again has the same numbers, and a reader drops what it has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from laminar_dagster.engine.debezium import CdcSource, debezium_texts
+from laminar_dagster.engine.json_text import json_texts
+from laminar_dagster.engine.kafka_cluster import (
+    REQUEST_TIMEOUT_MS,
+    TIMEOUT_MS,
+    Cluster,
+    not_answering,
+    require_connector,
+)
+from laminar_dagster.engine.session import first_line
+from laminar_dagster.engine.sinks.targets import Delivery, Surroundings
+from laminar_dagster.engine.sources.paths import located
+from laminar_dagster.semantics.sinks import DeclaredSink
+from state_store.changelog import EPOCH, OP, SEQ, data_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HEADERS = {"op": OP, "epoch": EPOCH, "seq": SEQ}
+# A cluster that does not answer is an error soon, not after Kafka's own two minutes.
+BOUNDED = {
+    "kafka.max.block.ms": str(TIMEOUT_MS),
+    "kafka.request.timeout.ms": str(REQUEST_TIMEOUT_MS),
+    "kafka.delivery.timeout.ms": str(2 * TIMEOUT_MS),
+}
+FAILURE = "org.apache.kafka."
+
+
+class KafkaTarget:
+    """Each change is a message with the row as JSON, or each event is one with a Debezium envelope."""
+
+    def __init__(self, sink: DeclaredSink, surroundings: Surroundings) -> None:
+        self.sink = sink
+        self.surroundings = surroundings
+        properties = sink.options.get("properties")
+        self.cluster = Cluster(
+            sink.options["brokers"], None if properties is None else located(surroundings.project, properties)
+        )
+
+    def landed(self) -> int | None:
+        return None
+
+    def deliver(self, delivery: Delivery) -> None:
+        spark = delivery.spark()
+        require_connector(spark)
+        options = {**self.cluster.spark_options(), **BOUNDED, "topic": self.sink.options["topic"]}
+        try:
+            _messages(spark, self._texts(delivery)).write.format("kafka").options(**options).save()
+        except Exception as error:
+            if FAILURE not in str(error):
+                raise
+            # The producer says the same of a topic that is not there and of brokers that do not answer.
+            self.cluster.topic(self.sink.options["topic"])
+            raise not_answering(self.cluster.brokers, _cause(error)) from error
+        self.surroundings.after_write(f"sink {self.sink.name} messages")
+
+    def _texts(self, delivery: Delivery) -> pa.Table:
+        """The messages of an epoch as text, in order, with what their headers say."""
+        rows = delivery.rows
+        if self.sink.options.get("format") == "debezium":
+            source = CdcSource(self.surroundings.database, self.sink.view)
+            values = debezium_texts(rows, source, snapshot=delivery.snapshot)
+            # An update is one event: with the number of its second row.
+            rows = rows.filter(pc.not_equal(rows.column(OP), "-U"))
+        else:
+            values = json_texts(rows, data_columns(rows.column_names))
+        keys = json_texts(rows, self.sink.key) if self.sink.key else pa.nulls(rows.num_rows, pa.string())
+        return pa.table({"key": keys, "value": values, **{name: rows.column(own) for name, own in HEADERS.items()}})
+
+
+def _messages(spark: SparkSession, texts: pa.Table) -> DataFrame:
+    """As Spark's connector takes them. One task writes them all: it alone keeps the order within a partition."""
+    headers = ", ".join(f"named_struct('key', '{name}', 'value', encode(string({name}), 'UTF-8'))" for name in HEADERS)
+    return spark.createDataFrame(texts).coalesce(1).selectExpr("key", "value", f"array({headers}) AS headers")
+
+
+def _cause(error: Exception) -> str:
+    """The line of a failed job that is Kafka's."""
+    lines = [line.strip() for line in str(error).splitlines() if FAILURE in line and not line.strip().startswith("at ")]
+    return lines[-1].removeprefix("Caused by: ") if lines else first_line(error)

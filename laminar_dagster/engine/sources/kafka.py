@@ -1,0 +1,157 @@
+"""A Kafka topic as a source: an epoch takes a range of offsets of each partition, which its plan pins.
+
+A partition is a shard, with a watermark of its own; its range is one commit.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laminar_dagster.engine.kafka_cluster import COMMITTED, TIMEOUTS, Cluster, Reach, Topic, require_connector
+from laminar_dagster.engine.sources import kafka_errors as errors
+from laminar_dagster.engine.sources.commits import MESSAGES, Limit, SourceCommit, SourceFile
+from laminar_dagster.engine.sources.messages import message_frame
+from laminar_dagster.engine.sources.paths import located
+from laminar_dagster.semantics.query import Field, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# What a source may still take where another one has used up the epoch's rows.
+LEAST_ROWS = 10_000
+
+
+class KafkaConnector:
+    """Position: the next offset of each partition, and the id of the topic whose offsets they are.
+
+    A partition that is seen for the first time is told to the engine at once, also if it holds nothing: from then on
+    it counts for the watermark.
+    """
+
+    keeps_ledger = False
+
+    def __init__(self, source: Source, root: Path) -> None:
+        self.source = source
+        self.topic = source.options["topic"]
+        properties = source.options.get("properties")
+        self.cluster = Cluster(source.options["brokers"], None if properties is None else located(root, properties))
+        self._topic_id: str | None = None
+
+    def fields(self) -> tuple[Field, ...]:
+        return self.source.columns
+
+    def _found(self) -> Topic:
+        found = self.cluster.topic(self.topic)
+        self._topic_id = found.id
+        return found
+
+    def pending(self, position: Any, limit: Limit) -> list[SourceCommit]:
+        found = self._found()
+        self._require_same(found, position)
+        taken = _offsets(position)
+        waiting = {number: self._waiting(number, reach, taken) for number, reach in found.partitions.items()}
+        self._require_kept(waiting, taken)
+        polled = time.time_ns() // 1_000_000
+        new = [self._commit(n, Reach(w.first, w.first), polled, taken) for n, w in waiting.items() if n not in taken]
+        ranges = _bounded({n: reach for n, reach in waiting.items() if reach.end > reach.first}, limit)
+        commits = [self._commit(number, reach, polled, taken) for number, reach in ranges.items()]
+        for commit in commits:
+            limit.take(commit)
+        with_rows = {commit.partition for commit in commits}
+        return [*(commit for commit in new if commit.partition not in with_rows), *commits]
+
+    def _waiting(self, number: int, reach: Reach, taken: dict[int, int]) -> Reach:
+        """What a partition holds after what was taken. One that a topic gains later is read from its beginning."""
+        if number in taken:
+            return Reach(max(taken[number], reach.first), reach.end)
+        late = not taken and self.source.options.get("starting") == "latest"
+        return Reach(reach.end if late else reach.first, reach.end)
+
+    def _commit(self, number: int, reach: Reach, polled: int, taken: dict[int, int]) -> SourceCommit:
+        rows = reach.end - reach.first
+        name = f"{number}/{reach.first}-{reach.end}"
+        files = (SourceFile(f"{MESSAGES}{self.topic}/{name}", 0, rows),) if rows else ()
+        skipped = reach.first - taken.get(number, reach.first)
+        return SourceCommit(self.source.name, name, polled, files, partition=number, skipped=skipped)
+
+    def backlog(self, position: Any) -> int:
+        taken = _offsets(position)
+        return sum(reach.end > taken.get(number, reach.first) for number, reach in self._found().partitions.items())
+
+    def position_after(self, commits: Sequence[SourceCommit], position: Any) -> Any:
+        if self._topic_id is None:
+            self._found()
+        after = {str(commit.partition): _range(commit.id)[1].end for commit in commits}
+        return {"topic": self._topic_id, "offsets": {**(position or {"offsets": {}})["offsets"], **after}}
+
+    def frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
+        require_connector(spark)
+        ranges = dict(_range(commit.id) for commit in commits if commit.files)
+        options = {
+            **self.cluster.spark_options(),
+            **{f"kafka.{name}": value for name, value in (TIMEOUTS | COMMITTED).items()},
+            "assign": json.dumps({self.topic: list(ranges)}),
+            "startingOffsets": json.dumps({self.topic: {n: reach.first for n, reach in ranges.items()}}),
+            "endingOffsets": json.dumps({self.topic: {n: reach.end for n, reach in ranges.items()}}),
+            "includeHeaders": "true",
+        }
+        messages = spark.read.format("kafka").options(**options).load()
+        paths = {number: f"{MESSAGES}{self.topic}/{number}/{r.first}-{r.end}" for number, r in ranges.items()}
+        return message_frame(spark, self.source, messages, paths)
+
+    # --- what cannot be read any more ----------------------------------------------------------------------------
+
+    def _require_same(self, found: Topic, position: Any) -> None:
+        if position is None:
+            return
+        taken = _offsets(position)
+        gone = [n for n, offset in taken.items() if n not in found.partitions or found.partitions[n].end < offset]
+        if gone or position["topic"] != found.id:
+            raise errors.recreated(self.source, self.topic)
+
+    def _require_kept(self, waiting: dict[int, Reach], taken: dict[int, int]) -> None:
+        lost = {
+            n: Reach(taken[n], reach.first) for n, reach in waiting.items() if n in taken and taken[n] < reach.first
+        }
+        if lost and self.source.options.get("on_data_loss") != "skip":
+            raise errors.expired(self.source, self.topic, lost)
+
+    def require_kept(self, commits: Sequence[SourceCommit], view: str, committed: str) -> None:
+        """A planned range that expired stops the run before anything is written."""
+        ranges = dict(_range(commit.id) for commit in commits if commit.files)
+        if not ranges:
+            return
+        held = self._found().partitions
+        lost = {
+            number: Reach(reach.first, min(held[number].first, reach.end))
+            for number, reach in ranges.items()
+            if number in held and held[number].first > reach.first
+        }
+        if lost:
+            raise errors.planned_and_expired(self.source, self.topic, lost, view, committed)
+
+
+def _offsets(position: Any) -> dict[int, int]:
+    return {} if position is None else {int(number): offset for number, offset in position["offsets"].items()}
+
+
+def _range(name: str) -> tuple[int, Reach]:
+    number, _, offsets = name.partition("/")
+    first, _, end = offsets.partition("-")
+    return int(number), Reach(int(first), int(end))
+
+
+def _bounded(waiting: dict[int, Reach], limit: Limit) -> dict[int, Reach]:
+    """As much as the limit allows, of each partition in proportion to what waits there, and at least one message."""
+    allowed = limit.rows if limit.rows > 0 else LEAST_ROWS
+    total = sum(reach.end - reach.first for reach in waiting.values())
+    if total <= allowed:
+        return waiting
+    return {
+        number: Reach(reach.first, reach.first + max(1, (reach.end - reach.first) * allowed // total))
+        for number, reach in waiting.items()
+    }

@@ -1,0 +1,2 @@
+CREATE MATERIALIZED VIEW out AS
+SELECT DISTINCT region, year(event_time) AS y FROM sales;

@@ -1,0 +1,7 @@
+CREATE MATERIALIZED VIEW totals AS
+SELECT window_start, region, SUM(amount) AS total
+FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE)
+GROUP BY window_start, region
+EMIT CHANGES;
+
+CREATE SINK archive FROM totals WITH (connector = 'delta', path = 'out', mode = 'append');

@@ -1,0 +1,7 @@
+CREATE MATERIALIZED VIEW totals AS
+SELECT window_start, region, SUM(amount) AS total
+FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE)
+GROUP BY window_start, region
+EMIT ON UPDATE;
+
+CREATE SINK totals FROM totals WITH (connector = 'delta', path = 'out', mode = 'upsert');

@@ -1,0 +1,4 @@
+CREATE MATERIALIZED VIEW out AS
+SELECT region, amount * 2 AS twice
+FROM sales
+EMIT EVERY INTERVAL '1' MINUTE;
