@@ -65,7 +65,7 @@ dev: java $(SYNCED) jars ## Start Dagster's web interface over assets/
 	@DAGSTER_HOME="$(DAGSTER_DIR)" $(BIN)/dagster dev -w workspace.yaml $(ARGS)
 
 # One of them: make bench BENCH=windows ARGS='--part streaming --json out.json'
-BENCH ?= epoch_cost windows eowc
+BENCH ?= epoch_cost windows eowc changes
 
 .PHONY: bench
 bench: java $(SYNCED) jars ## Measure epochs, windows and closes, as ratios within one run

@@ -16,6 +16,7 @@ from laminar_dagster.plan.build import plan_script
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 SCHEMA = "k BIGINT, amount DOUBLE, event_time TIMESTAMP"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -74,21 +75,39 @@ def run_ours(spark: SparkSession, workload: Workload, source: Path, kind: str, d
 
 
 def run_structured_streaming(spark: SparkSession, workload: Workload, source: Path, kind: str, data: Path) -> Outcome:
-    """One micro-batch per file; the time is the engine's own `triggerExecution`.
+    """Append mode into a Delta table, one micro-batch per file; the time is the engine's own `triggerExecution`.
 
     The last micro-batch has no rows and only closes what the watermark has passed: it is not counted.
     """
-    query = (
-        _windowed(_stream(spark, source, kind), workload)
-        .writeStream.format("delta")
-        .outputMode("append")
-        .option("checkpointLocation", str(data / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(data / "output"))
-    )
+    output = data / "output"
+    writer = _windowed(_stream(spark, source, kind), workload).writeStream.format("delta").outputMode("append")
+    return _finished(writer.option("path", str(output)), data, output)
+
+
+def run_merging_stream(spark: SparkSession, workload: Workload, source: Path, kind: str, data: Path) -> Outcome:
+    """Update mode, each micro-batch merged into a Delta table: what Spark's users do for results that change."""
+    from delta.tables import DeltaTable
+
+    output = data / "output"
+    totals = _windowed(_stream(spark, source, kind), workload)
+    totals_schema = totals.schema
+    DeltaTable.create(spark).location(str(output)).addColumns(totals_schema).execute()
+    same_key = " AND ".join(f"t.{name} = s.{name}" for name in workload.window.keys.split(", "))
+
+    def merge(changed: DataFrame, _: int) -> None:
+        target = DeltaTable.forPath(changed.sparkSession, str(output)).alias("t")
+        found = target.merge(changed.alias("s"), same_key)
+        found.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+
+    return _finished(totals.writeStream.foreachBatch(merge).outputMode("update"), data, output)
+
+
+def _finished(writer: DataStreamWriter, data: Path, output: Path) -> Outcome:
+    checkpointed = writer.option("checkpointLocation", str(data / "checkpoint"))
+    query = checkpointed.trigger(availableNow=True).start()
     query.awaitTermination()
     progress: list[Any] = [entry for entry in query.recentProgress if entry["numInputRows"]]
-    return Outcome([_tick(entry) for entry in progress], data / "output")
+    return Outcome([_tick(entry) for entry in progress], output)
 
 
 def _stream(spark: SparkSession, source: Path, kind: str) -> DataFrame:
@@ -101,11 +120,11 @@ def _stream(spark: SparkSession, source: Path, kind: str) -> DataFrame:
 def _windowed(events: DataFrame, workload: Workload) -> DataFrame:
     from pyspark.sql import functions as f
 
-    totals = (
-        events.withWatermark("event_time", f"{workload.lag_seconds} seconds")
-        .groupBy(workload.window.column().alias("window"), "k")
-        .agg(f.count("*").alias("n"), f.sum("amount").alias("total"))
-    )
+    timed = events.withWatermark("event_time", f"{workload.lag_seconds} seconds")
+    keys = ["k"] if workload.window.kind == "none" else [workload.window.column().alias("window"), "k"]
+    totals = timed.groupBy(*keys).agg(f.count("*").alias("n"), f.sum("amount").alias("total"))
+    if workload.window.kind == "none":
+        return totals
     return totals.select(
         f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end"), "k", "n", "total"
     )

@@ -159,7 +159,7 @@ class Bench:
 
     def _compare(self, shape: Shape, runs: Sequence[Filled]) -> None:
         """The same rows on both sides, and every event in them."""
-        same_output(shape.name, runs[0].output, runs[-1].output)
+        same_output(shape.workload(self.epochs), runs[0].output, runs[-1].output)
         expected = shape.workload(self.epochs).rows * self.epochs
         for run in runs:
             if run.events != expected:

@@ -66,7 +66,7 @@ class Filled:
     def events(self) -> int:
         """How many events are in the results."""
         with duckdb.connect() as database:
-            found = database.execute(f"SELECT sum(n) FROM ({rows_of(self.output)})").fetchone()
+            found = database.execute(f"SELECT sum(n) FROM ({rows_of(self.output, 'n')})").fetchone()
         assert found is not None
         return int(found[0])
 

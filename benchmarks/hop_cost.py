@@ -115,8 +115,8 @@ def _check_results(workload: Workload, source: Path, data: Path, until: int) -> 
               FROM (SELECT k, amount, epoch_us(event_time) AS t FROM read_parquet('{source}/*.parquet')))
         WHERE start + {size} <= {(BEGIN + until) * MICROS}
         GROUP BY ALL"""
-    found = f"""
-        SELECT epoch_us(window_start), epoch_us(window_end), k, n, total FROM ({rows_of(data / VIEW / "output")})"""
+    results = rows_of(data / VIEW / "output", workload.columns)
+    found = f"SELECT epoch_us(window_start), epoch_us(window_end), k, n, total FROM ({results})"
     with duckdb.connect() as database:
         for one, other in ((expected, found), (found, expected)):
             differing = database.execute(f"SELECT count(*) FROM (({one}) EXCEPT ALL ({other}))").fetchone()

@@ -23,7 +23,6 @@ from laminar_dagster.engine.session import open_session, session_conf
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-COLUMNS = "window_start, window_end, k, n, total"
 PARTITION_CHOICES = (1, 2, 4)
 WARM_UP_BATCHES = 2
 TUNING_BATCHES = 5
@@ -130,8 +129,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 class Bench:
     """One JVM for both sides; each side has a session of its own, since both set shuffle partitions."""
 
-    def __init__(self, root: Path, options: argparse.Namespace) -> None:
-        self.root, self.kind = root, options.source
+    def __init__(self, root: Path, options: argparse.Namespace, contender: Runner = run_structured_streaming) -> None:
+        self.root, self.kind, self.contender = root, options.source, contender
         self.rounds = 1 if options.quick else options.rounds
         self.choices = (options.partitions,) if options.partitions else PARTITION_CHOICES
         self.tune = not options.quick
@@ -176,7 +175,7 @@ class Bench:
 
     def _quickest(self, partitions: int, workload: Workload, source: Path) -> float:
         self.theirs.conf.set("spark.sql.shuffle.partitions", str(partitions))
-        outcome = self._once(run_structured_streaming, self.theirs, workload, source)
+        outcome = self._once(self.contender, self.theirs, workload, source)
         return min(tick.seconds for tick in outcome.ticks[WARM_UP_BATCHES:])
 
     def _once(self, runner: Runner, spark: SparkSession, workload: Workload, source: Path) -> Outcome:
@@ -191,7 +190,7 @@ class Bench:
         data = self.root / workload.name / f"round-{number}"
         sides: list[tuple[str, Runner, SparkSession]] = [
             ("ours", run_ours, self.spark),
-            ("theirs", run_structured_streaming, self.theirs),
+            ("theirs", self.contender, self.theirs),
         ]
         outcomes: dict[str, Outcome] = {}
         used: dict[str, float] = {}
@@ -215,15 +214,16 @@ def same_rows(workload: Workload, ours: Outcome, theirs: Outcome) -> int:
             f"{workload.name}: {workload.batches} commits became {len(ours.ticks)} epochs here and "
             f"{len(theirs.ticks)} micro-batches there"
         )
-    return same_output(workload.name, ours.output, theirs.output)
+    return same_output(workload, ours.output, theirs.output)
 
 
-def same_output(name: str, ours: Path, theirs: Path) -> int:
+def same_output(workload: Workload, ours: Path, theirs: Path) -> int:
     """How many rows both tables have. Raises unless they are the same rows, and some."""
-    only_ours, only_theirs, total = _difference(rows_of(ours), rows_of(theirs))
+    columns = workload.columns
+    only_ours, only_theirs, total = _difference(rows_of(ours, columns), rows_of(theirs, columns))
     if only_ours or only_theirs or not total:
         raise RowsDifferError(
-            f"{name}: of {total} rows here {only_ours} are not in the other side's output, "
+            f"{workload.name}: of {total} rows here {only_ours} are not in the other side's output, "
             f"and {only_theirs} of its rows are missing here"
         )
     return total
@@ -239,10 +239,10 @@ def _difference(left: str, right: str) -> tuple[int, int, int]:
     return int(found[0]), int(found[1]), int(found[2])
 
 
-def rows_of(table: Path) -> str:
+def rows_of(table: Path, columns: str) -> str:
     """The table's rows as SQL; where no window closed there may be no table."""
     files = DeltaTable(str(table)).file_uris() if DeltaTable.is_deltatable(str(table)) else []
     if not files:
-        return f"SELECT {', '.join(f'NULL AS {name}' for name in COLUMNS.split(', '))} LIMIT 0"
+        return f"SELECT {', '.join(f'NULL AS {name}' for name in columns.split(', '))} LIMIT 0"
     listed = ", ".join(f"'{file}'" for file in files)
-    return f"SELECT {COLUMNS} FROM read_parquet([{listed}], hive_partitioning = false)"
+    return f"SELECT {columns} FROM read_parquet([{listed}], hive_partitioning = false)"

@@ -28,16 +28,26 @@ GRAIN = 1_009
 VIEW = "totals"
 
 
+BOUNDS = "window_start, window_end"
+
+
 @dataclass(frozen=True)
 class Windows:
-    """Tumbling windows, hopping ones where there is a slide, or sessions, whose `seconds` are the gap."""
+    """Tumbling windows, hopping ones where there is a slide, sessions, whose `seconds` are the gap, or none at all."""
 
     kind: str
     seconds: int
     slide: int = 0
 
     @property
+    def keys(self) -> str:
+        """The columns that results are grouped by."""
+        return "k" if self.kind == "none" else f"{BOUNDS}, k"
+
+    @property
     def sql(self) -> str:
+        if self.kind == "none":
+            return "events"
         lengths = [self.slide, self.seconds] if self.kind == "hop" else [self.seconds]
         arguments = ", ".join(f"INTERVAL '{length}' SECOND" for length in lengths)
         return f"{self.kind.upper()}(events, event_time, {arguments})"
@@ -49,6 +59,10 @@ class Windows:
         if self.kind == "session":
             return f.session_window("event_time", f"{self.seconds} seconds")
         return f.window("event_time", f"{self.seconds} seconds", f"{self.slide or self.seconds} seconds")
+
+
+def no_window() -> Windows:
+    return Windows("none", 60)
 
 
 def tumble(seconds: int) -> Windows:
@@ -65,7 +79,10 @@ def session(gap: int) -> Windows:
 
 @dataclass(frozen=True)
 class Workload:
-    """`batches` commits of `rows` rows, each `span` seconds of event time, or a `batches_per_window`th of a window."""
+    """`batches` commits of `rows` rows, each `span` seconds of event time, or a `batches_per_window`th of a window.
+
+    With `changed`, the rows of a commit are of so many keys, each as often as the others.
+    """
 
     name: str
     rows: int
@@ -76,6 +93,13 @@ class Workload:
     batches_per_window: int = 1
     span: float | None = None
     lag_seconds: int = LAG_SECONDS
+    emit: str = "ON WINDOW CLOSE"
+    changed: int = 0
+
+    @property
+    def columns(self) -> str:
+        """What a result consists of."""
+        return f"{self.window.keys}, n, total"
 
     @property
     def span_seconds(self) -> float:
@@ -91,7 +115,11 @@ class Workload:
 def quick(workload: Workload) -> Workload:
     """Small enough for a test: the same shape, no meaning in its times."""
     return replace(
-        workload.with_batches(4), rows=max(200, workload.rows // 50), keys=max(5, workload.keys // 50), target=0.0
+        workload.with_batches(4),
+        rows=max(200, workload.rows // 50),
+        keys=max(5, workload.keys // 50),
+        changed=workload.changed // 50,
+        target=0.0,
     )
 
 
@@ -112,11 +140,17 @@ def event_table(random: np.random.Generator, workload: Workload, time: NDArray[n
     micros = time.astype("int64") // GRAIN * GRAIN + BEGIN * MICROS
     return pa.table(
         {
-            "k": pa.array(random.integers(0, workload.keys, len(time)), pa.int64()),
+            "k": pa.array(_keys(random, workload, len(time)), pa.int64()),
             "amount": pa.array(random.integers(1, 4_000, len(time)) / 4, pa.float64()),
             "event_time": pa.array(micros, pa.timestamp("us", tz="UTC")),
         }
     )
+
+
+def _keys(random: np.random.Generator, workload: Workload, rows: int) -> NDArray[np.int64]:
+    if not workload.changed:
+        return random.integers(0, workload.keys, rows)
+    return np.resize(random.choice(workload.keys, workload.changed, replace=False), rows)
 
 
 def write_source(workload: Workload, folder: Path, source: str) -> None:
@@ -144,8 +178,7 @@ def view_sql(workload: Workload, folder: Path, source: str) -> str:
         ) WITH ({connector}, path = '{folder}');
 
         CREATE MATERIALIZED VIEW {VIEW} AS
-        SELECT window_start, window_end, k, COUNT(*) AS n, SUM(amount) AS total
+        SELECT {workload.window.keys}, COUNT(*) AS n, SUM(amount) AS total
         FROM {workload.window.sql}
-        GROUP BY window_start, window_end, k
-        EMIT ON WINDOW CLOSE
-        WITH (sink = 'append');"""
+        GROUP BY {workload.window.keys}
+        EMIT {workload.emit};"""

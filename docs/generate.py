@@ -60,8 +60,8 @@ Over **input with retractions** (a change data feed, the changelog of another vi
 negative for a row that is taken back, and a result is that of the rows that remain. Some aggregates need no more than
 the weights. The others keep each value with the sum of its weights, so that over such input their state grows. A sum
 or mean of floats is that of what remains up to rounding; all other results are the same. FIRST, LAST, ARRAY_AGG and
-STRING_AGG tell rows apart by their event time too: a row must be taken back with the event time it came with. An
-aggregate that cannot take a row back is refused ([LMR0209](errors.md#lmr0209))."""
+STRING_AGG tell rows apart by their event time too: a row must be taken back with the event time it came with, and a
+source without one does not do. An aggregate that cannot take a row back is refused ([LMR0209](errors.md#lmr0209))."""
 ABOUT_THE_COLUMNS = """\
 Below, `x` and `y` are the arguments, NULL where FILTER leaves the row out; `t` is a row's event time in microseconds,
 and `keep` whether FILTER lets it in. `w` is a row's weight."""

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from laminar_dagster.errors import LaminarError, NotWiredError, Span
+from laminar_dagster.semantics.aggregates import TIME
 from laminar_dagster.semantics.emit import CHANGES, SINKS, Early
 from laminar_dagster.semantics.expressions import Column, columns_of
-from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, Input, Query
+from laminar_dagster.semantics.judging import PROCESSING_TIME
+from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, AggregateCall, Input, Query
 from laminar_dagster.semantics.time import format_micros
 from laminar_dagster.semantics.windows import Calendar, Tumble
 
@@ -36,6 +38,31 @@ def aggregates_take_retractions(query: Query) -> Iterator[LaminarError]:
                 where=place(query, f"aggregate:{call.id}"),
                 hint="Use an aggregate that can (COUNT, SUM, AVG, MIN, MAX, COUNT DISTINCT), or a source that appends.",
             )
+
+
+def event_times_are_retracted_with_their_rows(query: Query) -> Iterator[LaminarError]:
+    """What tells rows apart by event time never meets the rows again if that time is when each was read."""
+    timeless = [entry.source for entry in query.inputs if entry.event_time == PROCESSING_TIME]
+    source = next((source for source in timeless if source.takes_retractions), None)
+    if source is None:
+        return
+    for call in query.aggregates:
+        if call.kernel.weighted is not None and TIME in call.kernel.weighted.inputs:
+            yield LaminarError(
+                "LMR0209",
+                f"{call.kernel.aggregate.upper()} goes by event time, and source \"{source.name}\", which sends "
+                "retractions, has none",
+                where=place(query, f"aggregate:{call.id}"),
+                detail="Rows would have the time at which they were read, and a row that is taken back another one.",
+                hint=f"Give the source its event time (WATERMARK FOR …){_without_time(call)}.",
+            )
+
+
+def _without_time(call: AggregateCall) -> str:
+    """What is nearest to an aggregate and does not look at event times."""
+    if call.kernel.aggregate in ("first", "last"):
+        return f", or use {'MIN_BY' if call.kernel.aggregate == 'first' else 'MAX_BY'}(x, y) with a column to go by"
+    return ", or write DISTINCT, which goes by value"
 
 
 def waiting_needs_a_window(query: Query) -> Iterator[LaminarError]:
@@ -224,6 +251,7 @@ def max_gap_has_an_effect(query: Query) -> Iterator[LaminarError]:
 
 MISTAKES: tuple[Rule, ...] = (
     aggregates_take_retractions,
+    event_times_are_retracted_with_their_rows,
     waiting_needs_a_window,
     sink_accepts_the_strategy,
     declared_sinks_accept_the_strategy,
@@ -268,14 +296,19 @@ def _falls_back(query: Query) -> str | None:
 
 
 def _fills_what_changes(query: Query) -> bool:
-    takes_back = any(entry.source.takes_retractions for entry in query.inputs)
-    return query.gap_fill is not None and (takes_back or not query.emit.append_only)
+    return query.gap_fill is not None and not query.emit.append_only
 
 
-_FILLED = "EMIT ON WINDOW CLOSE and EMIT FINAL work today, over sources without retractions."
+def _fills_what_is_taken_back(query: Query) -> bool:
+    return query.gap_fill is not None and query.takes_retractions
+
+
+_FILLED = "Write EMIT ON WINDOW CLOSE or EMIT FINAL: gaps are filled when a window closes."
+_KEPT = "Over sources that only append it works today."
 
 NOT_WIRED: tuple[NotWired, ...] = (
-    NotWired("LMR0908", "GAP FILL of results that change", _when("gap_fill", _fills_what_changes), _FILLED),
+    NotWired("LMR0908", "GAP FILL of results that are shown early", _when("gap_fill", _fills_what_changes), _FILLED),
+    NotWired("LMR0908", "GAP FILL over retractions", _when("gap_fill", _fills_what_is_taken_back), _KEPT),
     NotWired("LMR0908", "max_groups_per_window", _limited("max_groups_per_window")),
     NotWired("LMR0908", "max_windows_per_group", _limited("max_windows_per_group")),
     NotWired("LMR0908", "max_state_rows", _limited("max_state_rows")),

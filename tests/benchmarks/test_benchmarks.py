@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks import eowc, epoch_cost, soak, windows
+from benchmarks import changes, eowc, epoch_cost, soak, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +65,14 @@ def test_state_rows_do_not_follow_the_number_of_events(run: Run) -> None:
     few, many = report["close"].values()
     assert few["state_rows"] == many["state_rows"]
     assert all(state["after"]["rows"] == state["groups"] for state in report["state"].values())
+
+
+def test_a_table_kept_up_to_date_is_the_same_as_the_one_that_a_stream_merges_into(run: Run) -> None:
+    report = run(changes.main)
+    assert all(rows > 0 for rows in report["merge"]["rows_out"].values())
+    rows = [looks["rows"] for looks in report["reading"].values()]
+    assert rows == sorted(rows)
+    assert rows[0] > 0
 
 
 @pytest.mark.parametrize("kind", ["tumble", "session"])

@@ -226,6 +226,14 @@ CASES = {
     "a total is too large": Case("sum", "b", ([(LARGEST, 1)], [(LARGEST, 1)]), OVERFLOW),
     "a total is no longer too large": Case("sum", "b", ([(LARGEST, 2)], [(LARGEST, -1)]), LARGEST),
     "a total is too small before its rows come": Case("sum", "b", ([(-LARGEST, -2)], [(-LARGEST, 3)]), -LARGEST),
+    "the low halves of more than 2^31 rows are too large": Case(
+        "sum", "b", ([(2**32 - 1, 2**31)], [(2**32 - 1, 1)]), OVERFLOW
+    ),
+    "a total of more than 2^31 rows fits": Case(
+        "sum", "b", ([(2**32 - 1, 2**31)], [(2**32 - 1, 2**31)], [(-(2**32), 2**32 - 5)]), 2**34
+    ),
+    "an array would have more elements than one can have": Case("array_agg", "s", ([("a", 2**31)],), OVERFLOW),
+    "a text would be made of more values than an array can have": Case("string_agg", "s", ([("a", 2**31)],), OVERFLOW),
     "a decimal total is too large": Case("sum", "whole", ([(NINES, 1)], [(NINES, 1)]), OVERFLOW),
     "a decimal total is no longer too large": Case("sum", "whole", ([(NINES, 3)], [(NINES, -2)]), NINES),
     "all decimals are there": Case(

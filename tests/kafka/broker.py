@@ -5,8 +5,10 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,9 @@ group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 """
 
+_BYTES = "org.apache.kafka.common.serialization.ByteArraySerializer"
+PRODUCING = {"key.serializer": _BYTES, "value.serializer": _BYTES, "linger.ms": "0"}
+
 
 @dataclass(frozen=True)
 class Message:
@@ -108,9 +113,7 @@ class Broker:
         self._wait()
         self._clients: list[Any] = []
         self._admin = self._client(gateway().jvm.org.apache.kafka.clients.admin.Admin.create, {})
-        serializer = "org.apache.kafka.common.serialization.ByteArraySerializer"
-        producing = {"key.serializer": serializer, "value.serializer": serializer, "linger.ms": "0"}
-        self._producer = self._client(gateway().jvm.org.apache.kafka.clients.producer.KafkaProducer, producing)
+        self._producer = self._client(gateway().jvm.org.apache.kafka.clients.producer.KafkaProducer, PRODUCING)
 
     def stop(self) -> None:
         for client in self._clients:
@@ -170,15 +173,17 @@ class Broker:
 
     def produce(self, topic: str, *messages: Message) -> None:
         """Append the messages, each to its partition; they are there when this returns."""
-        jvm = gateway().jvm
-        for message in messages:
-            record = jvm.org.apache.kafka.clients.producer.ProducerRecord(
-                topic, message.partition, message.timestamp, message.key, message.value
-            )
-            for name, value in message.headers.items():
-                record.headers().add(name, value.encode())
-            self._producer.send(record)
-        self._producer.flush()
+        _send(self._producer, topic, *messages)
+
+    @contextmanager
+    def transaction(self, *, commit: bool) -> Iterator[Callable[..., None]]:
+        """Gives a `produce` whose messages count together, or not at all."""
+        made = gateway().jvm.org.apache.kafka.clients.producer.KafkaProducer
+        producer = self._client(made, {**PRODUCING, "transactional.id": "test"})
+        producer.initTransactions()
+        producer.beginTransaction()
+        yield partial(_send, producer)
+        (producer.commitTransaction if commit else producer.abortTransaction)()
 
     def consume(self, topic: str) -> list[Message]:
         """Everything that the topic holds, partition by partition."""
@@ -198,6 +203,16 @@ class Broker:
         consumer.close()
         self._clients.remove(consumer)
         return sorted(found, key=lambda message: (message.partition, message.offset))
+
+
+def _send(producer: Any, topic: str, *messages: Message) -> None:
+    made = gateway().jvm.org.apache.kafka.clients.producer.ProducerRecord
+    for message in messages:
+        record = made(topic, message.partition, message.timestamp, message.key, message.value)
+        for name, value in message.headers.items():
+            record.headers().add(name, value.encode())
+        producer.send(record)
+    producer.flush()
 
 
 def _message(record: Any) -> Message:

@@ -130,6 +130,27 @@ def test_an_epoch_that_was_cut_short_reads_the_same_messages_again(
     assert view.closed() == {(0, "a"): (3, 7)}
 
 
+def test_messages_of_a_transaction_count_when_it_is_committed(
+    kafka_broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create("transactions")
+    view = topic_view(tmp_path, kafka_broker, topic)
+    kafka_broker.produce(topic, row("a", 1, 0))
+    with kafka_broker.transaction(commit=False) as produce:
+        produce(topic, row("a", 2, 1), row("a", 4, 1))
+    (first,) = view.run(spark)
+    assert first.counts["rows_in"] == 1
+    with kafka_broker.transaction(commit=False) as produce:
+        produce(topic, row("a", 8, 1))
+    (second,) = view.run(spark)
+    assert second.counts["rows_in"] == 0
+    with kafka_broker.transaction(commit=True) as produce:
+        produce(topic, row("a", 16, 1), row("a", 32, FAR))
+        assert view.run(spark) == []
+    view.run(spark)
+    assert view.closed() == {(0, "a"): (2, 17)}
+
+
 def test_messages_that_expired_stop_the_run_or_are_passed_over_and_counted(
     kafka_broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -14,9 +14,11 @@ EV = "CREATE SOURCE ev (k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts) WITH
 WINDOW = "FROM TUMBLE(ev, ts, INTERVAL '1' MINUTE) GROUP BY window_start, window_end"
 COUNTED = f"CREATE MATERIALIZED VIEW out AS SELECT window_start, COUNT(*) AS n {WINDOW} EMIT FINAL"
 PLAIN = EV % ""
-CDF = EV % ", changes = 'cdf'"
+CHANGES = ", changes = 'cdf'"
+CDF = EV % CHANGES
 NOT_WIRED_SQL = [
     PLAIN + COUNTED.replace("EMIT FINAL", "GAP FILL NULL EMIT ON WATERMARK"),
+    CDF + COUNTED.replace("EMIT FINAL", "GAP FILL NULL EMIT FINAL"),
     *(
         f"{PLAIN}{COUNTED} WITH ({name} = 5)"
         for name in ("max_groups_per_window", "max_windows_per_group", "max_state_rows")
@@ -48,6 +50,27 @@ def test_mistakes_come_before_what_is_not_wired() -> None:
     assert wired[:2] == [False, False]
     with pytest.raises(LaminarError, match="retract"):
         plan_view(query)
+
+
+TIMELESS = "CREATE SOURCE ev (k STRING, v STRING) WITH (connector = 'memory'%s);"
+BY_TIME = ("FIRST(v)", "LAST(v)", "ARRAY_AGG(v)", "ARRAY_AGG(v ORDER BY k)", "STRING_AGG(v)", "LISTAGG(v, ',')")
+BY_VALUE = ("MIN(v)", "ARRAY_AGG(DISTINCT v)", "COLLECT_SET(v)", "MODE(v)", "MIN_BY(v, k)", "COUNT(DISTINCT v)")
+
+
+@pytest.mark.parametrize("call", BY_TIME)
+def test_what_goes_by_event_time_is_refused_where_retractions_have_none(call: str) -> None:
+    view = f"CREATE MATERIALIZED VIEW out AS SELECT k, {call} AS x FROM ev GROUP BY k"
+    with pytest.raises(LaminarError, match="goes by event time") as refused:
+        plan_script(TIMELESS % CHANGES + view)
+    assert refused.value.code == "LMR0209"
+    assert refused.value.where is not None
+    assert plan_script(TIMELESS % "" + view)
+    assert plan_script(CDF.replace("v BIGINT", "v STRING") + view)
+
+
+@pytest.mark.parametrize("call", BY_VALUE)
+def test_what_goes_by_value_needs_no_event_time(call: str) -> None:
+    assert plan_script(f"{TIMELESS % CHANGES} CREATE MATERIALIZED VIEW out AS SELECT k, {call} AS x FROM ev GROUP BY k")
 
 
 def test_a_view_with_nothing_wrong_becomes_a_plan() -> None:

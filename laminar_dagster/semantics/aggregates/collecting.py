@@ -43,6 +43,7 @@ from laminar_dagster.semantics.expressions import Literal
 from laminar_dagster.semantics.functions import ArgumentTypeError, literal_sql, order
 from laminar_dagster.semantics.types import DataType
 
+LONGEST_ARRAY = "2147483632L"  # Spark's; a JVM has none longer
 _ASCENDING = Ordering()
 
 
@@ -72,7 +73,8 @@ def _sorted(array: str, keys: list[tuple[str, Ordering]]) -> str:
 class _Gathered:
     """What an aggregate reads and keeps, and the values in their order, in Spark SQL and in Python.
 
-    Over rows with weights it keeps `weighed`, of which `remaining` takes the place of the partial.
+    Over rows with weights it keeps `weighed`, of which `remaining` takes the place of the partial, unless it is
+    `too_many` for an array.
     """
 
     types: tuple[DataType, ...]
@@ -83,11 +85,12 @@ class _Gathered:
     weighed: PartialColumn
     remaining: str
     weighed_grows: str
+    too_many: str | None = None
 
     def kernel(self, result: DataType, finish: str, fresh: Callable[[Values], Any]) -> Kernel:
         kernel = Kernel(self.types, result, (self.partial,), finish, fresh, grows=self.grows)
         finish = over_remaining(finish, self.partial.name, self.remaining)
-        return kernel.with_weights((self.weighed,), finish, grows=self.weighed_grows)
+        return kernel.with_weights((self.weighed,), finish, overflow=self.too_many, grows=self.weighed_grows)
 
 
 def _gathered(signature: Signature) -> _Gathered:
@@ -107,8 +110,9 @@ def _rows(types: tuple[DataType, ...], orderings: tuple[Ordering, ...]) -> _Gath
         lambda found: _values_in_order(found, orderings),
         BY_ROW,
         weighed(_row(normal_keys, normal("x", types[0])), PRESENT),
-        f"flatten(transform({REMAINING}, e -> array_repeat(e.x, CAST(e.n AS INT))))",
+        f"flatten(transform({REMAINING}, e -> array_repeat(e.x, CAST(if(e.n > {LONGEST_ARRAY}, 0L, e.n) AS INT))))",
         BY_TIME,
+        f"aggregate({REMAINING}, 0L, (sum, e) -> sum + e.n) > {LONGEST_ARRAY}",
     )
 
 

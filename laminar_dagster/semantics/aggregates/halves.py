@@ -1,20 +1,24 @@
 """BIGINT totals in two halves, sum(x >> 32) and sum(x & 0xffffffff).
 
-Neither can overflow below 2^31 rows, the total is exact however the rows were cut into partials, and all arithmetic
-stays on primitive longs. With weights the low half may be negative: shifted and masked it gives the same total.
+Neither can overflow below 2^31 rows of one epoch, the total is exact however the rows were cut into partials, and all
+arithmetic stays on primitive longs. A merge carries what the low halves have above 32 bits over to the high ones, so
+that a group may have any number of rows. With weights the low half may be negative: shifted and masked it gives the
+same total.
 """
 
 from __future__ import annotations
 
 from laminar_dagster.semantics.aggregates.kernel import PartialColumn
 
+_CARRIED = "sum({hi} + shiftright({lo}, 32))"
+_LEFT = "sum({lo} & 4294967295L)"
 HALVES = (
-    PartialColumn("hi", "sum(shiftright({x}, 32))", "sum({p})"),
-    PartialColumn("lo", "sum({x} & 4294967295L)", "sum({p})"),
+    PartialColumn("hi", "sum(shiftright({x}, 32))", _CARRIED),
+    PartialColumn("lo", "sum({x} & 4294967295L)", _LEFT),
 )
 WEIGHED_HALVES = (
-    PartialColumn("hi", "sum(shiftright({x}, 32) * {w})", "sum({p})"),
-    PartialColumn("lo", "sum(({x} & 4294967295L) * {w})", "sum({p})"),
+    PartialColumn("hi", "sum(shiftright({x}, 32) * {w})", _CARRIED),
+    PartialColumn("lo", "sum(({x} & 4294967295L) * {w})", _LEFT),
 )
 SET_HALVES = {
     "hi": "aggregate({set}, 0L, (a, e) -> a + shiftright(e, 32))",

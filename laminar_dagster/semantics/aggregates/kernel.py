@@ -8,7 +8,7 @@ compaction writes merged partials into the files that fresh ones are read with.
 
 Where rows come with weights, an aggregate has a kernel of its own (`weighted`), whose `make` also speaks of `{w}`: how
 often the row is there, never NULL, negative for a retraction. A partial may hold a retraction without its row; when
-it is finished, no row is there less than 0 times. Exact totals take a group of up to 2^31 rows, added or taken back.
+it is finished, no row is there less than 0 times. Exact totals take up to 2^31 rows of an epoch, added or taken back.
 """
 
 from __future__ import annotations
