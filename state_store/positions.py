@@ -14,9 +14,13 @@ FOLDER = "sinks"
 
 @dataclass(frozen=True)
 class SinkPosition:
-    """All epochs up to this one are delivered. `target` is what they were delivered to, `at` when (microseconds)."""
+    """All epochs up to this one are delivered; `delivered` is the last of them that changed something.
+
+    `target` is what they were delivered to, `at` when (microseconds).
+    """
 
     epoch: int = 0
+    delivered: int = 0
     at: int | None = None
     target: Mapping[str, Any] = field(default_factory=dict)
 
@@ -33,7 +37,7 @@ class SinkPositions:
         if not path.exists():
             return None
         told = json.loads(path.read_text(encoding="utf-8"))
-        return SinkPosition(told["epoch"], told.get("at"), told.get("target", {}))
+        return SinkPosition(told["epoch"], told["delivered"], told.get("at"), told.get("target", {}))
 
     def write(self, sink: str, position: SinkPosition) -> None:
         path = self._path(sink)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, project_of
-from laminar_dagster.semantics.time import to_iso
+from laminar_dagster.semantics.time import SECOND, to_iso
 from state_store import StoreReader
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def standing(plan: Plan, project: Project) -> list[dict[str, Any]]:
                 "target": sink.target,
                 "epoch": position.epoch,
                 "behind": (commit.epoch if commit else 0) - position.epoch,
-                "delivered_at": None if position.at is None else to_iso(position.at),
+                "delivered_at": None if position.at is None else to_iso(position.at // SECOND * SECOND),
             }
         )
     return entries

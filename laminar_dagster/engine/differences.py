@@ -71,8 +71,8 @@ def multiset_difference(names: Sequence[str], summed: pa.Table, files: Sequence[
         db.register("summed", summed)
         _load_gone(db, names, files)
         come = f"SELECT {data} FROM (SELECT *, unnest(range({COPIES})) FROM summed WHERE {COPIES} > 0)"
-        changes = db.sql(f"SELECT '-D' AS _op, {data} FROM gone UNION ALL SELECT '+I', * FROM ({come})")
-        changed = changes.to_arrow_table()
+        changes = f"SELECT '-D' AS _op, {data} FROM gone UNION ALL SELECT '+I', * FROM ({come})"
+        changed = db.sql(f"{changes} ORDER BY _op DESC, {data}").to_arrow_table()
         touched = [str(name) for (name,) in db.sql("SELECT DISTINCT _file FROM gone").fetchall()]
         rows = db.sql(_left_sql(data, come, touched)).to_arrow_table()
     return Difference(_as(changed, summed), _as(rows, summed), touched)

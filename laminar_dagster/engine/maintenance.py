@@ -36,7 +36,7 @@ def maintain_after_epoch(runtime: Runtime, policy: MaintenancePolicy) -> Maintai
     """What is due after an epoch: at most one merge per table, and every so often a vacuum."""
     query, store = runtime.plan.query, runtime.store
     merged = compact_if_due(runtime, policy.files_per_bucket)
-    merged += _fold_history(store, query, policy)
+    merged += 0 if runtime.epoch % policy.vacuum_every else _fold_history(store, query, policy)
     merged += _merge_small_files(store, policy, closed_until(query, runtime.clocks.watermark))
     return Maintained(merged, vacuum_if_due(store, policy, _rewritten(query)))
 
@@ -58,8 +58,7 @@ def maintain(store: StoreWriter, query: Query, policy: MaintenancePolicy) -> Mai
 
 def _fold_history(store: StoreWriter, query: Query, policy: MaintenancePolicy) -> int:
     """Changes older than results are kept become a snapshot. One of rows that never change would be no smaller."""
-    last = store.last
-    if _never_rewrites(query) or last is None or last.epoch % policy.vacuum_every:
+    if _never_rewrites(query) or (store.last and store.last.epoch % policy.vacuum_every):
         return 0
     return int(fold_if_due(store, ChangelogRetention(policy.retain_epochs, policy.retain_results)) is not None)
 

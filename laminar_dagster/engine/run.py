@@ -240,11 +240,13 @@ class ViewRun:
 
 
 def _same_query(runtime: Runtime, built_with: str, committed: str) -> None:
+    query = runtime.plan.query
     if built_with != runtime.fingerprint:
+        decided = f"; EMIT {query.emit.sql} was chosen for sink {query.emit_for}" if query.emit_for else ""
         raise LaminarError(
             "LMR0405",
-            f'view "{runtime.plan.query.view}" is not the query that its state was built with',
-            detail=f"state: plan {built_with}; SQL now: plan {runtime.fingerprint}",
+            f'view "{query.view}" is not the query that its state was built with',
+            detail=f"state: plan {built_with}; SQL now: plan {runtime.fingerprint}{decided}",
             hint="Restore the SQL, give the changed view a new name, or run it in another data directory.",
             committed=committed,
         )

@@ -75,7 +75,8 @@ def _watermark(entry: Input) -> str:
     idle = f"idle after {format_micros(policy.idle_timeout)}" if policy.idle_timeout is not None else "never idle"
     skew = policy.max_future_skew
     ahead = f"rows at most {format_micros(skew)} ahead" if skew is not None else "no future guard"
-    return f"max({display(entry.event_time)}){lag}; {idle}; {ahead}"
+    of_each = " of each partition" if entry.source.connector == "kafka" else ""
+    return f"max({display(entry.event_time)}){lag}{of_each}; {idle}; {ahead}"
 
 
 def _window(query: Query) -> Node:

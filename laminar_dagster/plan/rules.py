@@ -106,12 +106,13 @@ def declared_sinks_accept_the_strategy(query: Query) -> Iterator[LaminarError]:
     for sink in query.sinks:
         if not sink.accepts(query.emit) and not query.only_appends:
             accepted = " or ".join(f"EMIT {policy.sql}" for policy in SINKS[sink.takes].accepts)
+            instead = f"{_INSTEAD[sink.connector]} in the sink"
             yield LaminarError(
                 "LMR0211",
                 f'sink "{sink.name}" appends rows, and view "{query.view}" (EMIT {query.emit.sql}) takes rows back',
                 where=sink.where,
-                detail="This strategy corrects results that it has shown, and what was appended stays.",
-                hint=f"Write {accepted} in the view, or {_INSTEAD[sink.connector]} in the sink.",
+                detail="Results that were shown are corrected, and what was appended stays.",
+                hint=f"Write {instead}." if query.window is None else f"Write {accepted} in the view, or {instead}.",
             )
 
 

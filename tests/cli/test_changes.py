@@ -15,7 +15,8 @@ from laminar_dagster.cli import main
 from laminar_dagster.engine.changelog_folding import fold_changelog
 from state_store import CommitRow
 from state_store import format as f
-from tests.changes.changelogs import Changelog, row, update
+from state_store.changelog import EPOCHS_PER_PARTITION
+from tests.changes.changelogs import Changelog, finish, row, update
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +140,29 @@ def test_following_ends_cleanly_with_control_c_and_says_where_to_go_on(project: 
         _, err = follower.communicate(timeout=60)
     assert follower.returncode == 0, err
     assert "to go on: --since 3" in err
+
+
+CORRECTED = """
+CREATE SOURCE s (k STRING, n BIGINT) WITH (connector = 'memory');
+CREATE MATERIALIZED VIEW totals AS SELECT k, SUM(n) AS n FROM s GROUP BY k;
+"""
+KEEP_LITTLE = 'retain_epochs = 1\nretain_state = "0 seconds"\nretain_results = "0 seconds"\n'
+
+
+def test_maintain_folds_history_at_once_and_an_epoch_before_it_says_how_to_resume(laminar, tmp_path: Path) -> None:
+    (tmp_path / "laminar.toml").write_text(KEEP_LITTLE)
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql" / "views.sql").write_text(CORRECTED)
+    changelog = Changelog(tmp_path / "data" / "totals")
+    changelog.commit(("+I", row("a", 1)))
+    with changelog.writer() as store:
+        for n in range(1, EPOCHS_PER_PARTITION + 1):
+            finish(store, changelog.land(store, *update("a", n, n + 1)))
+    assert laminar("maintain", root=tmp_path)[0] == 0
+    code, _, err = laminar("changes", "totals", "--since", "1", root=tmp_path)
+    assert code == 1
+    assert "LMR0410" in err
+    assert "since 0" in err
+    _, out, err = laminar("changes", "totals", root=tmp_path)
+    assert [line.split() for line in out.splitlines() if line[:1].isdigit()][0] == ["100", "snapshot", "a", "100"]
+    assert err.endswith("to go on: --since 101\n")

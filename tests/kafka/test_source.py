@@ -96,6 +96,21 @@ def test_what_is_about_a_message_is_there_as_metadata(
     assert aside["error_detail"] == "partition 0, offset 3: the message has no value"
 
 
+def test_sessions_wait_for_every_partition_though_an_epoch_takes_one_at_a_time(
+    kafka_broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create("sessions", 2)
+    select = """CREATE MATERIALIZED VIEW out AS SELECT window_start, k, COUNT(*) AS n, SUM(v) AS total
+        FROM SESSION(ev, ts, INTERVAL '10' SECOND) GROUP BY window_start, window_end, k EMIT ON WINDOW CLOSE;"""
+    view = topic_view(tmp_path, kafka_broker, topic, select=select)
+    kafka_broker.produce(topic, *rows(0, ("a", 1, 0), ("a", 2, FAR)), *rows(1, ("b", 4, 5), ("b", 8, 9)))
+    view.run(spark)
+    kafka_broker.produce(topic, row("b", 16, FAR, partition=1))
+    view.run(spark)
+    assert view.closed() == {(0, "a"): (1, 1), (5, "b"): (2, 12)}
+    assert view.counts()["late"] == 0
+
+
 def test_a_bounded_epoch_takes_a_share_of_every_partition(
     kafka_broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -241,6 +256,18 @@ def test_spark_without_the_jars_is_told_apart_from_a_cluster_that_fails(
     require_connector(either_spark)
     with pytest.raises(LaminarError, match="LMR0513"):
         require_connector(either_spark, "no-such-connector")
+
+
+def test_a_file_of_properties_reaches_the_client(kafka_broker: Broker, tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("# of a client\nclient.id = lam\\\n   inar\n")
+    cluster = Cluster(kafka_broker.address, path)
+    assert cluster.spark_options() == {
+        "kafka.client.id": "laminar",
+        "kafka.bootstrap.servers": kafka_broker.address,
+    }
+    with pytest.raises(LaminarError, match="LMR0630"):
+        Cluster(kafka_broker.address, tmp_path / "none").topic("any")
 
 
 def test_a_cluster_that_does_not_answer_is_a_named_error(kafka_broker: Broker, tmp_path: Path) -> None:

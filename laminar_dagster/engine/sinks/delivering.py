@@ -12,6 +12,7 @@ from laminar_dagster.engine.sinks.history import changes_since
 from laminar_dagster.engine.sinks.registry import open_target
 from laminar_dagster.engine.sinks.targets import Delivery, Surroundings, Target
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.plan.fingerprint import ADDRESSES
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.sinks import DeclaredSink
 from laminar_dagster.semantics.time import from_datetime
@@ -66,13 +67,16 @@ class Deliveries:
         if last is None:
             return
         target = self._target(sink, positions)
-        for changes in changes_since(self.query, reader, _position(positions, sink).epoch):
-            target.deliver(Delivery(changes.epoch, changes.rows, self.spark, changes.snapshot))
-            self._remember(positions, sink, changes.epoch)
+        position = _position(positions, sink)
+        for changes in changes_since(self.query, reader, position.epoch):
+            target.deliver(
+                Delivery(changes.epoch, changes.rows, self.spark, changes.snapshot, after=position.delivered)
+            )
+            position = self._remember(positions, sink, changes.epoch, changes.epoch)
             done = self.delivered.setdefault(sink.name, Delivered())
             done.epochs, done.rows = done.epochs + 1, done.rows + changes.rows.num_rows
-        if _position(positions, sink).epoch < last.epoch:
-            self._remember(positions, sink, last.epoch)
+        if position.epoch < last.epoch:
+            self._remember(positions, sink, last.epoch, position.delivered)
 
     def _target(self, sink: DeclaredSink, positions: SinkPositions) -> Target:
         """The sink's target, and the position as the target has it, where a kill came between the two."""
@@ -81,23 +85,25 @@ class Deliveries:
             known, landed = positions.read(sink.name), target.landed() or 0
             if known is None:
                 _refuse_used(sink, landed)
-                self._remember(positions, sink, 0)
+                self._remember(positions, sink, 0, 0)
             elif dict(known.target) != described(sink):
                 raise _another_target(sink, known)
             elif known.epoch < landed:
-                self._remember(positions, sink, landed)
+                self._remember(positions, sink, landed, landed)
             self._targets[sink.name] = target
         return self._targets[sink.name]
 
-    def _remember(self, positions: SinkPositions, sink: DeclaredSink, epoch: int) -> None:
-        positions.write(sink.name, SinkPosition(epoch, from_datetime(datetime.now(UTC)), described(sink)))
+    def _remember(self, positions: SinkPositions, sink: DeclaredSink, epoch: int, delivered: int) -> SinkPosition:
+        position = SinkPosition(epoch, delivered, from_datetime(datetime.now(UTC)), described(sink))
+        positions.write(sink.name, position)
         self.surroundings.after_write(f"sink {sink.name} position")
+        return position
 
     def _failure(self, sink: DeclaredSink, problem: Exception) -> LaminarError:
         commit = StoreReader(self.store).commit()
         known = SinkPositions(self.store).read(sink.name)
         committed = f"Epoch {commit.epoch if commit else 0} of the view is committed and stands; the sink has the view"
-        committed += f" up to epoch {known.epoch if known else 0}. The next run catches up."
+        committed += f" up to epoch {known.epoch if known else 0}. Once that is mended, the next run catches up."
         command = f"laminar run {self.query.view}"
         if isinstance(problem, LaminarError):
             problem.problem = f'sink "{sink.name}": {problem.problem}'
@@ -113,8 +119,9 @@ class Deliveries:
 
 
 def described(sink: DeclaredSink) -> dict[str, Any]:
-    """What a position is of: the same options mean the same target."""
-    return {"connector": sink.connector, "mode": sink.mode, "key": list(sink.key), "options": dict(sink.options)}
+    """What a position is of: the same options mean the same target, by whatever address it is reached."""
+    options = {name: value for name, value in sink.options.items() if name not in ADDRESSES}
+    return {"connector": sink.connector, "mode": sink.mode, "key": list(sink.key), "options": options}
 
 
 def position_of(store: Path, sink: DeclaredSink) -> SinkPosition:

@@ -11,6 +11,7 @@ from laminar_dagster.engine.in_process_sql import quoted
 from laminar_dagster.engine.sinks.collapsing import GONE, NEW, collapsed, refuse_present
 from laminar_dagster.engine.sinks.targets import Delivery, Surroundings
 from laminar_dagster.engine.sources.paths import located
+from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.sinks import CHANGELOG, UPSERT, DeclaredSink
 
 
@@ -21,7 +22,7 @@ class DeltaTarget:
         self._sink = sink
         self._surroundings = surroundings
         self._path = str(located(surroundings.project, sink.options["path"]))
-        self._application = f"laminar/{surroundings.database}/{sink.view}/{sink.name}"
+        self._application = f"laminar/sink/{sink.view}/{sink.name}"
 
     def landed(self) -> int | None:
         if not DeltaTable.is_deltatable(self._path):
@@ -34,8 +35,11 @@ class DeltaTarget:
         return DeltaTable(self._path)
 
     def deliver(self, delivery: Delivery) -> None:
-        if (self.landed() or 0) >= delivery.epoch:
+        landed = self.landed() or 0
+        if landed >= delivery.epoch:
             return
+        if landed < delivery.after:
+            raise self._lost(delivery.after)
         if self._sink.mode == UPSERT:
             self._upsert(delivery)
         else:
@@ -50,6 +54,9 @@ class DeltaTarget:
         key = self._sink.key
         changed = collapsed(delivery.rows, key)
         self._create(delivery.data.schema)
+        if not changed.num_rows:
+            self._commit_nothing(delivery.epoch)
+            return
         refuse_present(changed, self._table.to_pyarrow_dataset(), key)
         same = " AND ".join(f"(t.{quoted(name)} IS NOT DISTINCT FROM c.{quoted(name)})" for name in key)
         values = {quoted(name): f"c.{quoted(name)}" for name in delivery.data.column_names}
@@ -63,6 +70,22 @@ class DeltaTarget:
         merge.when_matched_delete(f"c.{quoted(GONE)}").when_matched_update(values).when_not_matched_insert(
             values, predicate=f"NOT c.{quoted(GONE)}"
         ).execute()
+
+    def _commit_nothing(self, epoch: int) -> None:
+        """A version with the epoch's number and no rows; a merge without changes would leave no version."""
+        table = self._table
+        columns = table.metadata().partition_columns
+        table.create_write_transaction(
+            [], "append", table.schema(), partition_by=columns, commit_properties=self._number(epoch)
+        )
+
+    def _lost(self, epoch: int) -> LaminarError:
+        return LaminarError(
+            "LMR0646",
+            f"{self._sink.target} does not know of epoch {epoch}, which was delivered to it",
+            detail="It was deleted, restored or replaced since, and what comes now would not make it whole.",
+            hint="Give the sink a new name: it then delivers from the beginning. Or put the table back.",
+        )
 
     def _create(self, schema: pa.Schema) -> None:
         if not DeltaTable.is_deltatable(self._path):

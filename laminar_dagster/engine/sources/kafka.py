@@ -28,8 +28,8 @@ LEAST_ROWS = 10_000
 class KafkaConnector:
     """Position: the next offset of each partition, and the id of the topic whose offsets they are.
 
-    A partition that is seen for the first time is told to the engine at once, also if it holds nothing: from then on
-    it counts for the watermark.
+    A partition that is seen for the first time is told to the engine at once, as a commit without rows before all
+    ranges: it counts for the watermark also if it holds nothing, or an epoch ends before its range.
     """
 
     keeps_ledger = False
@@ -61,8 +61,7 @@ class KafkaConnector:
         commits = [self._commit(number, reach, polled, taken) for number, reach in ranges.items()]
         for commit in commits:
             limit.take(commit)
-        with_rows = {commit.partition for commit in commits}
-        return [*(commit for commit in new if commit.partition not in with_rows), *commits]
+        return [*new, *commits]
 
     def _waiting(self, number: int, reach: Reach, taken: dict[int, int]) -> Reach:
         """What a partition holds after what was taken. One that a topic gains later is read from its beginning."""

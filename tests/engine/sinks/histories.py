@@ -17,9 +17,10 @@ from laminar_dagster.plan.build import plan_script
 from laminar_dagster.semantics.query import Query
 from state_store import CommitRow, MaintenancePolicy, StoreWriter
 from state_store import format as f
+from state_store.changelog import changelog_schema
 from state_store.merging import merge_if_due
 from state_store.parquet import write_file
-from tests.changes.changelogs import DATA, NOON, Change, changelog_rows
+from tests.changes.changelogs import DATA, NOON, Change, changelog_rows, inside
 
 UPDATING = """
 CREATE SOURCE s (k STRING, x BIGINT, at TIMESTAMP, WATERMARK FOR at) WITH (connector = 'memory');
@@ -58,7 +59,8 @@ def deliver(root: Path, sql: str, after_write: Callable[[str], None] = lambda _:
 
 
 def delivery(epoch: int, *changes: Change, snapshot: bool = False) -> Delivery:
-    return Delivery(epoch, pa.Table.from_pylist(changelog_rows(epoch, changes)), no_spark, snapshot)
+    rows = pa.Table.from_pylist(changelog_rows(epoch, changes), inside(changelog_schema(DATA)))
+    return Delivery(epoch, rows, no_spark, snapshot)
 
 
 def delta_rows(path: Path) -> list[dict[str, Any]]:

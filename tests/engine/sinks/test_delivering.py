@@ -241,7 +241,8 @@ def test_a_sink_that_fails_does_not_hold_the_others_up_and_says_what_stands(proj
         run.require_success()
     assert caught.value.code == "LMR0641"
     assert caught.value.committed == (
-        "Epoch 5 of the view is committed and stands; the sink has the view up to epoch 0. The next run catches up."
+        "Epoch 5 of the view is committed and stands; the sink has the view up to epoch 0. "
+        "Once that is mended, the next run catches up."
     )
     assert caught.value.next_command == "laminar run view"
     assert positions(project, "lines", "current", "history") == [0, 5, 5]
@@ -276,3 +277,22 @@ def test_a_target_of_an_earlier_build_of_the_view_is_refused(project: Path, sink
     with pytest.raises(LaminarError) as caught:
         deliver(project, UPDATING + sink)
     assert caught.value.code == "LMR0643"
+
+
+def test_a_delta_table_that_was_deleted_is_not_begun_in_the_middle(project: Path) -> None:
+    deliver(project, UPDATING + UPSERT)
+    shutil.rmtree(project / "current")
+    assert deliver(project, UPDATING + UPSERT).delivered == {}
+    Changelog(project / "data" / "view").commit(*update("b", 5, 6))
+    with pytest.raises(LaminarError) as caught:
+        deliver(project, UPDATING + UPSERT)
+    assert caught.value.code == "LMR0646"
+    assert not (project / "current").exists()
+
+
+def test_files_that_were_taken_away_are_not_missed(project: Path) -> None:
+    deliver(project, UPDATING + JSON)
+    shutil.rmtree(project / "lines")
+    Changelog(project / "data" / "view").commit(*update("b", 5, 6))
+    deliver(project, UPDATING + JSON)
+    assert list(texts(project / "lines")) == ["e0000000006.json"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from laminar_dagster.engine.sinks.targets import Delivery, Surroundings
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.sinks import DeclaredSink
 from laminar_dagster.semantics.zset import diff
-from tests.changes.changelogs import Change, changelog_rows, row, update
+from state_store.changelog import HEAD
+from tests.changes.changelogs import NOON, Change, changelog_rows, row, update
 from tests.engine.sinks.histories import delivery, delta_rows, no_spark, parquet_rows, texts
 
 
@@ -136,6 +138,31 @@ def test_an_epoch_with_several_changes_of_a_key_is_one_row_of_it(tmp_path: Path)
     assert delta_rows(tmp_path / "out") == [row("a", 4), row("b", 1)]
 
 
+def test_an_epoch_whose_changes_cancel_out_is_a_version_without_rows(tmp_path: Path) -> None:
+    target = delta(tmp_path, "upsert", "k")
+    target.deliver(delivery(1, ("+I", row("a", 1)), ("-D", row("a", 1))))
+    assert target.landed() == 1
+    assert delta_rows(tmp_path / "out") == []
+
+
+def test_values_of_every_kind_are_upserted(tmp_path: Path) -> None:
+    kinds = {
+        "l": ([1, None], pa.list_(pa.int64())),
+        "m": ([("x", 1)], pa.map_(pa.string(), pa.int64())),
+        "s": ({"a": 1, "b": None}, pa.struct([("a", pa.int64()), ("b", pa.string())])),
+        "d": (Decimal("1.50"), pa.decimal128(10, 2)),
+        "t": (NOON, pa.timestamp("us", "UTC")),
+        "b": (b"\x00\xff", pa.binary()),
+    }
+    schema = pa.schema([*HEAD, ("k", pa.string()), ("n", pa.int64()), *((n, type_) for n, (_, type_) in kinds.items())])
+    values = {name: value for name, (value, _) in kinds.items()}
+    target = delta(tmp_path, "upsert", "k")
+    for epoch, changes in enumerate(([("+I", row("a", 1))], update("a", 1, 2)), 1):
+        rows = [{**entry, **values} for entry in changelog_rows(epoch, changes)]
+        target.deliver(Delivery(epoch, pa.Table.from_pylist(rows, schema), no_spark))
+    assert delta_rows(tmp_path / "out") == [{**row("a", 2), **values}]
+
+
 def test_columns_in_capitals_are_upserted_too(tmp_path: Path) -> None:
     rows = pa.Table.from_pylist(changelog_rows(1, [("+I", {"Kind": "a", "Total N": 1})]))
     target = delta(tmp_path, "upsert", "Kind")
@@ -195,7 +222,7 @@ def test_collapsed_epochs_applied_by_key_are_the_table(epochs: list[list[dict[An
         of_epoch = [change for _ in epoch for change in next(changes)]
         if not of_epoch:
             continue
-        for found in collapsed(pa.Table.from_pylist(changelog_rows(number, of_epoch)), ["k"]).to_pylist():
+        for found in collapsed(delivery(number, *of_epoch).rows, ["k"]).to_pylist():
             assert found[NEW] == (found["k"] not in table)
             if found[GONE]:
                 assert table.pop(found["k"]) == found["n"]
