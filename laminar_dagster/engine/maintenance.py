@@ -58,7 +58,7 @@ def maintain(store: StoreWriter, query: Query, policy: MaintenancePolicy) -> Mai
 
 def _fold_history(store: StoreWriter, query: Query, policy: MaintenancePolicy) -> int:
     """Changes older than results are kept become a snapshot. One of rows that never change would be no smaller."""
-    if _never_rewrites(query) or (store.last and store.last.epoch % policy.vacuum_every):
+    if _never_rewrites(query):
         return 0
     return int(fold_if_due(store, ChangelogRetention(policy.retain_epochs, policy.retain_results)) is not None)
 

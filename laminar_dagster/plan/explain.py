@@ -9,6 +9,7 @@ from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.plan import Plan, partial_column, prepared_columns_of
 from laminar_dagster.semantics.aggregates import TIME
 from laminar_dagster.semantics.emit import SINKS, Early, EmitPolicy
+from laminar_dagster.semantics.judging import PROCESSING_TIME
 from laminar_dagster.semantics.query import AggregateCall, Input, Query, Ranking
 from laminar_dagster.semantics.sinks import APPEND, UPSERT, DeclaredSink
 from laminar_dagster.semantics.spark_sql import display
@@ -58,7 +59,7 @@ def _source(entry: Input) -> Node:
     options = "".join(f", {name} = '{value}'" for name, value in sorted(source.options.items()))
     children = [
         Node("columns: " + ", ".join(f"{f.name} {f.type}" for f in source.columns)),
-        Node(f"event time: {display(entry.event_time)}"),
+        Node(f"event time: {_event_time(entry)}"),
         Node(f"watermark: {_watermark(entry)}"),
     ]
     renamed = [n for n in entry.columns if display(n.expression) != n.name]
@@ -76,7 +77,11 @@ def _watermark(entry: Input) -> str:
     skew = policy.max_future_skew
     ahead = f"rows at most {format_micros(skew)} ahead" if skew is not None else "no future guard"
     of_each = " of each partition" if entry.source.connector == "kafka" else ""
-    return f"max({display(entry.event_time)}){lag}{of_each}; {idle}; {ahead}"
+    return f"max({_event_time(entry)}){lag}{of_each}; {idle}; {ahead}"
+
+
+def _event_time(entry: Input) -> str:
+    return "processing time" if entry.event_time == PROCESSING_TIME else display(entry.event_time)
 
 
 def _window(query: Query) -> Node:
@@ -93,7 +98,7 @@ def _keys(query: Query) -> Node:
     if query.repeats is not None:
         return Node("rows kept, with their number", [Node(f"k{i} = {k.name}") for i, k in enumerate(query.keys)])
     if not query.keys:
-        return Node("keys: none, one group for each window")
+        return Node(f"keys: none, one group{'' if query.window is None else ' for each window'}")
     return Node("keys", [Node(f"k{i} = {display(k.expression)} ({k.type})") for i, k in enumerate(query.keys)])
 
 
@@ -213,7 +218,8 @@ def _sureness(sink: DeclaredSink) -> str:
 def _side_output(query: Query) -> Node:
     routes = ", ".join(f"{kind} to {route}" for kind, route in sorted(query.side_output.routes.items()))
     null = "takes processing time" if query.null_event_time == "fallback" else "is set aside"
-    children = [Node(f"a row without an event time {null}")]
+    timeless = all(entry.event_time == PROCESSING_TIME for entry in query.inputs)
+    children = [] if timeless else [Node(f"a row without an event time {null}")]
     limits = {
         "groups in a window": query.max_groups_per_window,
         "open windows of a group": query.max_windows_per_group,

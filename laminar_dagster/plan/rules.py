@@ -50,7 +50,7 @@ def event_times_are_retracted_with_their_rows(query: Query) -> Iterator[LaminarE
         if call.kernel.weighted is not None and TIME in call.kernel.weighted.inputs:
             yield LaminarError(
                 "LMR0209",
-                f"{call.kernel.aggregate.upper()} goes by event time, and source \"{source.name}\", which sends "
+                f'{call.kernel.aggregate.upper()} goes by event time, and source "{source.name}", which sends '
                 "retractions, has none",
                 where=place(query, f"aggregate:{call.id}"),
                 detail="Rows would have the time at which they were read, and a row that is taken back another one.",
