@@ -13,6 +13,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from state_store.delta_log import LOG_FOLDER
 from state_store.errors import StoreBusyError
 from state_store.format import TABLE_PROPERTIES
 from state_store.parquet import DataFile
@@ -34,6 +35,8 @@ class DeltaDirectory:
 
     def _loaded(self) -> DeltaTable | None:
         if self._table is None:
+            if not (self.root / LOG_FOLDER).is_dir():
+                return None
             try:
                 self._table = DeltaTable(str(self.root))
             except TableNotFoundError:

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laminar_dagster.changes import ChangeBatch, Position, apply, reading, subscribe
+from laminar_dagster.changes import ChangeBatch, Position, apply, subscribe
+from laminar_dagster.engine import changelog_rows as engine_rows
 from laminar_dagster.engine.changelog_folding import fold_changelog
 from laminar_dagster.errors import LaminarError
 from state_store import CommitRow, StoreReader
@@ -232,7 +233,7 @@ def test_a_follower_stops_when_its_time_is_up(history: Path) -> None:
 def test_files_that_are_merged_and_deleted_while_one_reads_are_found_in_their_new_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "FILES_AT_ONCE", 1)
+    monkeypatch.setattr(engine_rows, "FILES_AT_ONCE", 1)
     changelog = Changelog(tmp_path / "view")
     changelog.commit(*FIRST)
     changelog.commit(*UPDATES, files=2)

@@ -30,26 +30,26 @@ def test_levels_of_many_are_those_of_each(rows: list[int], fan: int) -> None:
 
 @pytest.fixture(scope="module")
 def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with sixty-four epochs behind it."""
+    """A store with thirty-two epochs behind it."""
     root = tmp_path_factory.mktemp("merged")
-    run(root, range(1, 65), MERGING)
+    run(root, range(1, 33), MERGING)
     return root
 
 
 def test_the_number_of_files_stays_bounded_and_every_row_stays_where_it_was(merged: Path) -> None:
-    assert content(merged) == expected(64)
+    assert content(merged) == expected(32)
     sizes = StoreReader(merged).sizes()
     assert sizes["timers"]["files"] <= 8
     assert sizes["source_files"]["files"] <= 3 * 3 + 1
     assert sizes["output"]["files"] <= 2 * 3 * 3 + 1
-    assert sizes["epochs"]["files"] < 64
+    assert sizes["epochs"]["files"] < 32
 
 
 def test_a_row_is_rewritten_once_per_level_and_not_in_each_merge(merged: Path) -> None:
     log = sorted((merged / f.SOURCE_FILES / "_delta_log").glob("*.json"))
     adds = [json.loads(line)["add"] for path in log for line in path.read_text().splitlines() if '"add"' in line]
     rewritten = sum(json.loads(add["stats"])["numRecords"] for add in adds if not add["dataChange"])
-    assert rewritten <= 64 * level(64, 4)
+    assert rewritten <= 32 * level(32, 4)
 
 
 def test_those_who_follow_the_output_are_told_that_the_rows_only_moved(tmp_path: Path) -> None:

@@ -57,9 +57,9 @@ def test_a_follower_that_is_too_late_is_told_so_and_a_new_one_begins_with_what_i
     found = follower(tmp_path)
     run(tmp_path, range(1, 3), EAGER)
     position = found.position_after(found.pending(None, plenty()), None)
-    run(tmp_path, range(1, 41), EAGER)
+    run(tmp_path, range(1, 29), EAGER)
     with pytest.raises(LaminarError, match="LMR0605"):
         found.pending(position, plenty())
     (commit,) = follower(tmp_path).pending(None, plenty())
     assert commit.snapshot
-    assert sorted(numbers([commit])) == of_epochs(1, 40)
+    assert sorted(numbers([commit])) == of_epochs(1, 28)
