@@ -91,7 +91,7 @@ class CommittedChangelog:
             f'view "{self.view}" has no changelog',
             detail="It has results, and no changes of them were written.",
             hint=f"Where results are only ever added, the table says it all: `laminar show {self.view}`. "
-            "EMIT CHANGES, EMIT ON UPDATE and EMIT ON WATERMARK write a changelog.",
+            "A view WITH (sink = 'changelog'), and one whose EMIT corrects results, writes a changelog.",
         )
 
 

@@ -15,6 +15,7 @@ from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, p
 from laminar_dagster.engine.crash import crash_point_from_environment
 from laminar_dagster.engine.session import open_session
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.plan.bounds import cautions
 from laminar_dagster.semantics.time import to_iso
 from state_store import StoreError
 
@@ -70,6 +71,8 @@ def run_and_report(
 ) -> bool:
     """Run one view. A view that cannot run does not keep the others from running."""
     view = plan.query.view
+    for caution in cautions(plan.query):
+        typer.echo(f"warning: {view}: {caution}", err=True)
     try:
         report(view, *run_with_progress(plan, session, project, options, console), as_json)
     except (LaminarError, StoreError) as error:

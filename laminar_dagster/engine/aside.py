@@ -110,8 +110,8 @@ def _can_be_late(query: Query, batch: Batch, progress: Progress) -> bool:
         return False
     return any(
         before is not None
-        and times.low is not None
-        and min(w.end for w in query.window.assign(times.low)) + query.lateness <= before
+        and times.earliest is not None
+        and min(w.end for w in query.window.assign(times.earliest)) + query.lateness <= before
         for times, before in zip(batch.times, progress.before_commit, strict=True)
     )
 

@@ -10,10 +10,11 @@ from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.sources.commits import SourceCommit
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT, RAW
+from laminar_dagster.plan.bounds import falls_back
 from laminar_dagster.plan.plan import WEIGHT_COLUMN
 from laminar_dagster.semantics.expressions import Column
-from laminar_dagster.semantics.judging import PROCESSING_TIME
-from laminar_dagster.semantics.query import Field, Input
+from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
+from laminar_dagster.semantics.query import Field, Input, Query
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
 from laminar_dagster.semantics.watermark import CommitTimes
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 JSON_OPTIONS = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
 TIME = "_t"
+TIMELESS = "_timeless"
 
 # A file up to this size is not split (spark.sql.files.openCostInBytes).
 SMALLEST_SPLIT = 4 * 1024 * 1024
@@ -29,13 +31,25 @@ SMALLEST_SPLIT = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Times:
-    """How many rows a commit has, and the event times of those that count: readable and not future-dated."""
+    """How many rows a commit has, and the event times of those that count: readable and not future-dated.
+
+    `fallback` is the time that rows take which have none, where there are such.
+    """
 
     rows: int
     low: int | None
     high: int | None
     nulls: int
     future: int
+    fallback: int | None = None
+
+    @property
+    def earliest(self) -> int | None:
+        return min((time for time in (self.low, self.fallback) if time is not None), default=None)
+
+    @property
+    def latest(self) -> int | None:
+        return max((time for time in (self.high, self.fallback) if time is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -74,7 +88,18 @@ class Batch:
     @property
     def spotless(self) -> bool:
         """No row can be malformed, without a time, or future-dated."""
-        return not self.text and not any(times.nulls or times.future for times in self.times)
+        timeless = any(times.nulls and times.fallback is None for times in self.times)
+        return not self.text and not timeless and not any(times.future for times in self.times)
+
+    def fallbacks(self, query: Query) -> dict[str, int]:
+        """How many rows have processing time: for want of an event time in their source, or in themselves."""
+        timeless = {entry.source.name for entry in query.inputs if falls_back(query, entry)}
+        rows = sum(t.rows for commit, t in zip(self.commits, self.times, strict=True) if commit.source in timeless)
+        nulls = sum(times.nulls for times in self.times)
+        return {
+            **({"processing_time_fallback_rows": rows} if timeless else {}),
+            **({"null_event_time_rows": nulls} if query.null_event_time == FALLBACK else {}),
+        }
 
     def release(self) -> None:
         if self.text and self.frame is not None:
@@ -96,6 +121,8 @@ def read(runtime: Runtime, commits: Sequence[SourceCommit], now: int) -> Batch:
     if text:
         frame = frame.persist()
     times = _times(runtime, commits, frame, now)
+    if runtime.plan.query.null_event_time == FALLBACK:
+        times = tuple(replace(found, fallback=now if found.nulls else None) for found in times)
     return Batch(
         tuple(commits), times, frame, runtime.plan.query.inputs, text, can_fail=any(_failure(entry) for entry in inputs)
     )
@@ -111,7 +138,8 @@ def _input_frame(runtime: Runtime, entry: Input, commits: Sequence[SourceCommit]
     connector = runtime.connectors[entry.source.name]
     mine = [commit for commit in commits if commit.source == entry.source.name]
     frame = connector.frame(runtime.spark, mine)
-    time = f"{now}L" if entry.event_time == PROCESSING_TIME else f"unix_micros({value_sql(entry.event_time)})"
+    own = f"{now}L" if entry.event_time == PROCESSING_TIME else f"unix_micros({value_sql(entry.event_time)})"
+    time = f"coalesce({own}, {now}L)" if runtime.plan.query.null_event_time == FALLBACK else own
     skew = entry.source.max_future_skew
     future = "false" if skew is None else f"coalesce({time} > {now + skew}, false)"
     where = "true" if entry.where is None else f"coalesce({value_sql(entry.where)}, false)"
@@ -120,6 +148,7 @@ def _input_frame(runtime: Runtime, entry: Input, commits: Sequence[SourceCommit]
     return frame.selectExpr(
         *(f"{value_sql(column.expression)} AS {quoted(column.name)}" for column in entry.columns),
         f"{time} AS {TIME}",
+        f"{own} IS NULL AS {TIMELESS}",
         f"{future} AS _future",
         f"{where} AS _kept",
         f"{_failure(entry) or 'CAST(NULL AS STRING)'} AS _error",
@@ -182,12 +211,12 @@ def _from_footers(commit: SourceCommit) -> Times:
 
 def _measured(runtime: Runtime, frame: DataFrame) -> dict[str, Times]:
     """One pass over the event time, where the footers do not tell: text files, future-dated rows."""
-    readable = f"CASE WHEN NOT _bad AND NOT _future THEN {TIME} END"
+    readable = f"CASE WHEN NOT _bad AND NOT _future AND NOT {TIMELESS} THEN {TIME} END"
     measures = {
         "rows": "count(*)",
         "low": f"min({readable})",
         "high": f"max({readable})",
-        "nulls": f"count_if({TIME} IS NULL)",
+        "nulls": f"count_if({TIMELESS} AND NOT _bad)",
         "future": "count_if(_future)",
     }
     rows = runtime.aggregated(frame, [FILE], measures).collect()

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from laminar_dagster.engine.batch import reads_the_watermark_column
 from laminar_dagster.engine.runtime import Clocks
 from laminar_dagster.engine.sources.commits import SourceCommit
-from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
+from laminar_dagster.semantics.query import Input, Query
 from laminar_dagster.semantics.watermark import CommitTimes, progress
 from laminar_dagster.semantics.windows import Session
 
@@ -22,7 +23,7 @@ def epoch_of(query: Query, clocks: Clocks, commits: Sequence[SourceCommit], now:
         return list(commits)
     before = _watermarks_before(query, clocks, commits, now)
     for position, (commit, watermark) in enumerate(zip(commits, before, strict=True)):
-        if _could_be_late(query, query.window, commit, watermark):
+        if _could_be_late(query, query.window, commit, watermark, now):
             return list(commits[: max(position, 1)])
     return list(commits)
 
@@ -32,17 +33,38 @@ def _watermarks_before(
 ) -> tuple[int | None, ...]:
     """At most too high: a future-dated row would not move the watermark, and only makes the cut more careful."""
     times = [
-        CommitTimes(commit.shard, max((file.high for file in commit.files if file.high is not None), default=None))
+        CommitTimes(
+            commit.shard,
+            now if _entry(query, commit).event_time == PROCESSING_TIME and commit.files else _latest(commit),
+        )
         for commit in commits
     ]
     return progress(times, clocks.watermark, clocks.shards, query.policies, now).before_commit
 
 
-def _could_be_late(query: Query, window: Session, commit: SourceCommit, watermark: int | None) -> bool:
+def _latest(commit: SourceCommit) -> int | None:
+    return max((file.high for file in commit.files if file.high is not None), default=None)
+
+
+def _entry(query: Query, commit: SourceCommit) -> Input:
+    return next(entry for entry in query.inputs if entry.source.name == commit.source)
+
+
+def _could_be_late(query: Query, window: Session, commit: SourceCommit, watermark: int | None, now: int) -> bool:
     if not commit.files:
         return False
-    entry = next(entry for entry in query.inputs if entry.source.name == commit.source)
-    if not reads_the_watermark_column(entry) or not all(file.knows_its_times for file in commit.files):
+    lows = _earliest(query, commit, now)
+    if lows is None:
         return True
-    lows = [file.low for file in commit.files if file.low is not None]
     return watermark is not None and any(low + window.gap + query.lateness <= watermark for low in lows)
+
+
+def _earliest(query: Query, commit: SourceCommit, now: int) -> list[int] | None:
+    """The least times that the commit's rows can have, or None where its files do not tell."""
+    entry = _entry(query, commit)
+    if entry.event_time == PROCESSING_TIME:
+        return [now]
+    if not reads_the_watermark_column(entry) or not all(file.knows_its_times for file in commit.files):
+        return None
+    falls_back = query.null_event_time == FALLBACK and any(file.nulls for file in commit.files)
+    return [*(file.low for file in commit.files if file.low is not None), *([now] if falls_back else [])]

@@ -145,6 +145,7 @@ def commit_row(
         **({} if runtime.plan.query.gap_fill is None else {"filled_rows": emitted.filled}),
         "result_errors": emitted.failed,
         **skipped_messages(batch),
+        **batch.fallbacks(runtime.plan.query),
     }
     return CommitRow(
         epoch=planned.epoch,

@@ -105,8 +105,8 @@ def merge_expressions(plan: Plan) -> dict[str, str]:
 
 def _buckets(plan: Plan, batch: Batch) -> set[int]:
     """The buckets that the epoch's rows can fall in: the first and the last, if they are not the same."""
-    lows = [times.low for times in batch.times if times.low is not None]
-    highs = [times.high for times in batch.times if times.high is not None]
+    lows = [times.earliest for times in batch.times if times.earliest is not None]
+    highs = [times.latest for times in batch.times if times.latest is not None]
     edges = [min(lows), max(highs)] if lows and highs else []
     if plan.query.window is None:
         return {plan.layout.bucket_of(0)}

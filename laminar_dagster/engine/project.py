@@ -20,6 +20,7 @@ from laminar_dagster.errors import LaminarError, did_you_mean
 from laminar_dagster.plan.build import plan_view
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.time import parse_interval
+from laminar_dagster.sql.configuration import DEFAULTABLE, DEFAULTS, TABLES, Configuration, read_configuration
 from laminar_dagster.sql.resolve import resolve
 from laminar_dagster.sql.statements import Script, parse_script
 from state_store import MaintenancePolicy
@@ -29,7 +30,7 @@ TIMES = ("retain_state", "retain_results")
 NUMBERS = ("retain_epochs",)
 KEYS = ("sql", "data", "spark", *NUMBERS, *TIMES)
 SQL_FOLDERS = ("assets/sql", "sql")
-NAMES_KAFKA = re.compile(r"connector\s*=\s*'kafka'|'kafka:", re.IGNORECASE)
+NAMES_KAFKA = re.compile(r"""connector\s*=\s*['"]kafka['"]|['"]kafka:""", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Project:
     data: Path
     spark: str | None = None
     maintenance: MaintenancePolicy = field(default_factory=MaintenancePolicy)
+    configuration: Configuration = field(default_factory=Configuration)
 
     @staticmethod
     def find(start: Path | None = None, data: Path | None = None) -> Project:
@@ -47,7 +49,7 @@ class Project:
         if not here.is_dir():
             raise LaminarError("LMR0708", f"there is no directory {here}", hint="Correct --project.")
         root = next((folder for folder in (here, *here.parents) if (folder / CONFIG).exists()), here)
-        settings = _settings(root / CONFIG)
+        settings, configuration = _settings(root / CONFIG)
         default_sql = next((name for name in SQL_FOLDERS if (root / name).is_dir()), SQL_FOLDERS[0])
         return Project(
             root,
@@ -55,6 +57,7 @@ class Project:
             data.resolve() if data else root / settings.get("data", "data"),
             settings.get("spark"),
             _maintenance(settings),
+            configuration,
         )
 
     def plans(self) -> tuple[Plan, ...]:
@@ -62,7 +65,7 @@ class Project:
         script = Script((), ())
         for file in self._files():
             script += parse_script(file.read_text(encoding="utf-8"), _shown(file, self.root))
-        queries = resolve(script, lambda source: schema_of(source, self.root))
+        queries = resolve(script, lambda source: schema_of(source, self.root), self.configuration)
         return tuple(plan_view(query) for query in queries)
 
     def plan(self, view: str) -> Plan:
@@ -83,8 +86,9 @@ class Project:
         return replace(chosen, spark=wanted) if wanted else chosen
 
     def bundles(self) -> tuple[str, ...]:
-        """The jars that Spark is started with: Kafka's only where the SQL names it."""
-        texts = (file.read_text(encoding="utf-8", errors="replace") for file in self.sql.glob("*.sql"))
+        """The jars that Spark is started with: Kafka's only where the SQL or laminar.toml names it."""
+        files = (file.read_text(encoding="utf-8", errors="replace") for file in self.sql.glob("*.sql"))
+        texts = (*files, self.configuration.places.text)
         return ("delta", "kafka") if any(NAMES_KAFKA.search(text) for text in texts) else ("delta",)
 
     def store(self, view: str) -> Path:
@@ -105,21 +109,39 @@ def _shown(file: Path, root: Path) -> str:
     return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def _settings(path: Path) -> tuple[dict[str, Any], Configuration]:
+    """What stands at the top of laminar.toml, and its tables."""
     if not path.exists():
-        return {}
+        return {}, Configuration()
+    text = path.read_text(encoding="utf-8")
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         raise LaminarError("LMR0703", f"{path.name} is not valid TOML", detail=str(problem)) from problem
     for key, value in content.items():
-        if key not in KEYS:
-            raise LaminarError("LMR0704", f'unknown setting "{key}" in {path.name}', hint=did_you_mean(key, KEYS))
-        if key in NUMBERS and not (type(value) is int and value >= 1):
-            raise _unfit(key, "a number, 1 or more")
-        if key not in NUMBERS and not isinstance(value, str):
-            raise _unfit(key, "a string")
-    return content
+        if key not in TABLES:
+            _check(key, value, path.name)
+    return content, read_configuration(content, text, path.name)
+
+
+def _check(key: str, value: Any, file: str) -> None:
+    if key not in KEYS:
+        raise LaminarError(
+            "LMR0704",
+            f'unknown {"table" if isinstance(value, dict) else "setting"} "{key}" in {file}',
+            hint=_meant(key),
+        )
+    if key in NUMBERS and not (type(value) is int and value >= 1):
+        raise _unfit(key, "a number, 1 or more")
+    if key not in NUMBERS and not isinstance(value, str):
+        raise _unfit(key, "a string")
+
+
+def _meant(key: str) -> str | None:
+    """An option that stands at the top belongs into a table."""
+    if key in (option.name for option in DEFAULTABLE):
+        return f"It is an option of sources or views: write it below [{DEFAULTS}], [sources.NAME] or [views.NAME]."
+    return did_you_mean(key, (*KEYS, *TABLES))
 
 
 def _maintenance(settings: Mapping[str, Any]) -> MaintenancePolicy:

@@ -11,6 +11,7 @@ from laminar_dagster.engine.project import Project
 from laminar_dagster.engine.run import RunOptions, open_view
 from laminar_dagster.integration.failures import shown_in_dagster
 from laminar_dagster.integration.spark import session_for
+from laminar_dagster.plan.bounds import cautions
 from laminar_dagster.plan.explain import explain
 from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.plan import Plan
@@ -90,6 +91,8 @@ def view_asset(plan: Plan, project: Project, open_session: OpenSession) -> dg.As
     # The pool is a courtesy in the queue; what keeps two runs of a view apart is the store's own fence.
     @dg.multi_asset(name=view, specs=[view_spec(plan)], pool=view)
     def materialize(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        for caution in cautions(plan.query):
+            context.log.warning(caution)
         with shown_in_dagster():
             session = open_session(project)
             options = RunOptions(maintenance=project.maintenance)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from laminar_dagster.plan.bounds import unbounded
 from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.plan import Plan, partial_column, prepared_columns_of
 from laminar_dagster.semantics.aggregates import TIME
 from laminar_dagster.semantics.emit import SINKS, Early, EmitPolicy
 from laminar_dagster.semantics.judging import PROCESSING_TIME
-from laminar_dagster.semantics.query import AggregateCall, Input, Query, Ranking
+from laminar_dagster.semantics.query import AggregateCall, Input, Query, Ranking, TimeStep
 from laminar_dagster.semantics.sinks import APPEND, UPSERT, DeclaredSink
 from laminar_dagster.semantics.spark_sql import display
 from laminar_dagster.semantics.time import format_micros
@@ -59,7 +60,7 @@ def _source(entry: Input) -> Node:
     options = "".join(f", {name} = '{value}'" for name, value in sorted(source.options.items()))
     children = [
         Node("columns: " + ", ".join(f"{f.name} {f.type}" for f in source.columns)),
-        Node(f"event time: {_event_time(entry)}"),
+        Node(f"event time: {_event_time(entry)}, {_decided(entry)}"),
         Node(f"watermark: {_watermark(entry)}"),
     ]
     renamed = [n for n in entry.columns if display(n.expression) != n.name]
@@ -82,6 +83,19 @@ def _watermark(entry: Input) -> str:
 
 def _event_time(entry: Input) -> str:
     return "processing time" if entry.event_time == PROCESSING_TIME else display(entry.event_time)
+
+
+def _decided(entry: Input) -> str:
+    """Which step of the resolution gave the event time."""
+    match entry.time_step:
+        case TimeStep.QUERY:
+            return "as the SQL says"
+        case TimeStep.CONFIGURATION:
+            return f"as {entry.source.said['event_time']} says"
+        case TimeStep.METADATA:
+            return "source metadata, as neither the query nor the configuration names one"
+        case TimeStep.PROCESSING_TIME:
+            return "as neither the query nor the configuration names one, and the source has no metadata for it"
 
 
 def _window(query: Query) -> Node:
@@ -241,6 +255,7 @@ def _state(plan: Plan) -> Node:
     ]
     if plan.query.gap_fill is not None:
         children.append(Node(_kept_for_gaps(plan.query)))
+    children += [Node(f"not bounded: {entry.why}") for entry in unbounded(plan.query)]
     return Node("state: a log of partials", children)
 
 

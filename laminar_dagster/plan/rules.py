@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from laminar_dagster.errors import LaminarError, NotWiredError, Span
+from laminar_dagster.plan.bounds import unbounded
 from laminar_dagster.semantics.aggregates import TIME
 from laminar_dagster.semantics.emit import CHANGES, SINKS, Early
 from laminar_dagster.semantics.expressions import Column, columns_of
-from laminar_dagster.semantics.judging import PROCESSING_TIME
-from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, AggregateCall, Input, Query
+from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
+from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, AggregateCall, Input, Query, Source
 from laminar_dagster.semantics.time import format_micros
 from laminar_dagster.semantics.windows import Calendar, Tumble
 
@@ -42,20 +43,34 @@ def aggregates_take_retractions(query: Query) -> Iterator[LaminarError]:
 
 def event_times_are_retracted_with_their_rows(query: Query) -> Iterator[LaminarError]:
     """What tells rows apart by event time never meets the rows again if that time is when each was read."""
-    timeless = [entry.source for entry in query.inputs if entry.event_time == PROCESSING_TIME]
-    source = next((source for source in timeless if source.takes_retractions), None)
+    source = next((e.source for e in query.inputs if e.source.takes_retractions and _reads_at_any_time(query, e)), None)
     if source is None:
         return
+    if query.window is not None:
+        yield _retracted_elsewhere(query, source, "a window", "option:on_null_event_time", "window")
     for call in query.aggregates:
         if call.kernel.weighted is not None and TIME in call.kernel.weighted.inputs:
-            yield LaminarError(
-                "LMR0209",
-                f'{call.kernel.aggregate.upper()} goes by event time, and source "{source.name}", which sends '
-                "retractions, has none",
-                where=place(query, f"aggregate:{call.id}"),
-                detail="Rows would have the time at which they were read, and a row that is taken back another one.",
-                hint=f"Give the source its event time (WATERMARK FOR …){_without_time(call)}.",
-            )
+            name = call.kernel.aggregate.upper()
+            yield _retracted_elsewhere(query, source, name, f"aggregate:{call.id}", instead=_without_time(call))
+
+
+def _reads_at_any_time(query: Query, entry: Input) -> bool:
+    """Whether rows of this input may have the time at which they were read."""
+    return entry.event_time == PROCESSING_TIME or query.null_event_time == FALLBACK
+
+
+def _retracted_elsewhere(query: Query, source: Source, what: str, *places: str, instead: str = "") -> LaminarError:
+    falls_back = query.null_event_time == FALLBACK
+    return LaminarError(
+        "LMR0209",
+        f'{what} goes by event time, and source "{source.name}", which sends retractions, '
+        f"{'may have rows without one' if falls_back else 'has none'}",
+        where=place(query, *places),
+        detail="Rows would have the time at which they were read, and a row that is taken back another one.",
+        hint="Leave on_null_event_time = 'fallback' out."
+        if falls_back
+        else f"Give the source its event time (WATERMARK FOR …){instead}.",
+    )
 
 
 def _without_time(call: AggregateCall) -> str:
@@ -154,6 +169,8 @@ def waiting_needs_a_watermark(query: Query) -> Iterator[LaminarError]:
 
 def _has_watermark(entry: Input) -> bool:
     source, used = entry.source, columns_of(entry.event_time)
+    if entry.event_time == PROCESSING_TIME:
+        return True
     if source.watermark_column is not None:
         return used == {source.watermark_column} and source.watermark_lag is not None
     if source.watermark_lag is not None:
@@ -250,6 +267,25 @@ def max_gap_has_an_effect(query: Query) -> Iterator[LaminarError]:
         )  # fmt: skip
 
 
+def state_is_bounded_where_it_must_be(query: Query) -> Iterator[LaminarError]:
+    """A project may refuse views whose state can grow without end."""
+    reasons = unbounded(query)
+    if reasons and query.unbounded_state == "refuse":
+        yield LaminarError(
+            "LMR0225",
+            f"nothing bounds the state of this view, and unbounded_state = 'refuse' forbids that: {reasons[0].why}",
+            where=place(query, *reasons[0].places),
+            detail=place_said(query, "unbounded_state"),
+            hint=f"{reasons[0].remedy}, or say unbounded_state = 'allow' for this view.",
+        )
+
+
+def place_said(query: Query, option: str) -> str | None:
+    """Where an option was said, as text."""
+    where = query.places.get(f"option:{option}")
+    return None if where is None else f"{option} is said in {where.file or '<sql>'}, line {where.line}"
+
+
 MISTAKES: tuple[Rule, ...] = (
     aggregates_take_retractions,
     event_times_are_retracted_with_their_rows,
@@ -263,6 +299,7 @@ MISTAKES: tuple[Rule, ...] = (
     gap_fill_needs_aggregates,
     a_line_needs_numbers,
     max_gap_has_an_effect,
+    state_is_bounded_where_it_must_be,
 )
 
 
@@ -292,10 +329,6 @@ def _other_route(query: Query) -> str | None:
     return next((f"option:side_output.{k}" for k, v in query.side_output.routes.items() if v not in wired), None)
 
 
-def _falls_back(query: Query) -> str | None:
-    return "option:on_null_event_time" if query.null_event_time == "fallback" else None
-
-
 def _fills_what_changes(query: Query) -> bool:
     return query.gap_fill is not None and not query.emit.append_only
 
@@ -314,7 +347,6 @@ NOT_WIRED: tuple[NotWired, ...] = (
     NotWired("LMR0908", "max_windows_per_group", _limited("max_windows_per_group")),
     NotWired("LMR0908", "max_state_rows", _limited("max_state_rows")),
     NotWired("LMR0908", "this route of the side output", _other_route, "'table' and 'metrics_only' work today."),
-    NotWired("LMR0908", "on_null_event_time = 'fallback'", _falls_back),
 )
 
 

@@ -19,6 +19,7 @@ from laminar_dagster.semantics.zset import Row, canonical
 
 WEIGHT = "_weight"
 PROCESSING_TIME = Literal(None, TIMESTAMP)  # what a query says whose source declares no event time
+FALLBACK = "fallback"
 NULL_EVENT_TIME = "null_event_time"
 FUTURE_TIMESTAMP = "future_timestamp"
 LATE = "late"
@@ -108,7 +109,7 @@ def _time(query: Query, entry: Input, row: Row, now: int) -> tuple[int | None, s
         return now, None, True
     event_time = _value_or_null(entry.event_time, row)
     if event_time is None:
-        falls_back = query.null_event_time == "fallback"
+        falls_back = query.null_event_time == FALLBACK
         return (now, None, False) if falls_back else (None, NULL_EVENT_TIME, False)
     if entry.source.policy.is_future(event_time, now):
         return event_time, FUTURE_TIMESTAMP, False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from laminar_dagster.errors import Span
 from laminar_dagster.semantics.aggregates import Kernel, Ordering
@@ -27,11 +28,25 @@ class Field:
     type: DataType
 
 
+IN_SQL = "SQL"
+IN_METADATA = "metadata"
+
+
+class TimeStep(Enum):
+    """Who decided what a row's event time is, first to last."""
+
+    QUERY = "query"
+    CONFIGURATION = "configuration"
+    METADATA = "source metadata"
+    PROCESSING_TIME = "processing time"
+
+
 @dataclass(frozen=True)
 class Source:
     """A declared source. `columns` is empty as long as the schema is the table's own and not read yet.
 
     `hands_on` is of a view that is read: of which columns its watermark tells, and by how much they stay behind it.
+    `said` tells of each option about time who said it: the SQL, a table of the configuration, or the metadata.
     """
 
     name: str
@@ -43,6 +58,7 @@ class Source:
     idle_timeout: int | None = None
     max_future_skew: int | None = DEFAULT_FUTURE_SKEW
     hands_on: Mapping[str, int] = field(default_factory=dict)
+    said: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def policy(self) -> ShardPolicy:
@@ -61,6 +77,7 @@ class Input:
     columns: tuple[Named, ...]
     where: Expression | None
     event_time: Expression
+    time_step: TimeStep = field(default=TimeStep.QUERY, compare=False)
 
     def handed_on(self, watermark: int | None) -> int | None:
         """The event time up to which nothing can come any more, where the source is a view that tells; else None."""
@@ -131,6 +148,7 @@ class Query:
     `live` names the result that says how many rows of a group retractions have left (see plan/weighting.py).
     `labels` are the options that describe the view (owners, tags, group, description). `sinks` are those that CREATE
     SINK declares for it, and `emit_for` is the one that decided `emit`, where the view's own SQL does not say it.
+    `unbounded_state` is what to do about a state that nothing bounds: allow, warn or refuse.
     """
 
     view: str
@@ -164,6 +182,7 @@ class Query:
     labels: Mapping[str, str] = field(default_factory=dict, compare=False)
     sinks: tuple[DeclaredSink, ...] = field(default=(), compare=False)
     emit_for: str | None = field(default=None, compare=False)
+    unbounded_state: str = field(default="allow", compare=False)
 
     @property
     def lateness(self) -> int:

@@ -18,6 +18,7 @@ from laminar_dagster.semantics.judging import (
     ALLOWED_LATENESS_EXCEEDED,
     ERROR,
     EVICTED,
+    FALLBACK,
     LATE,
     MAX_GROUPS,
     Candidate,
@@ -99,6 +100,8 @@ class Reference:
     def _take(self, readings: Sequence[Reading], watermark: int | None) -> list[Placed]:
         """The rows of one commit: into their windows, or into the side output."""
         self._counts["rows_in"] += len(readings)
+        if self.query.null_event_time == FALLBACK:
+            self._counts["null_event_time_rows"] += sum(_took_the_time(reading) for reading in readings)
         candidates = [c for reading in readings if (c := self._candidate(reading, watermark)) is not None]
         judged = judge_commit(self.query, candidates, self._live, watermark)
         sound = [row for row in judged if self._is_sound(row, watermark)]
@@ -222,6 +225,11 @@ class Reference:
         self._counts["result_errors"] += len(errors)
         for entry in errors:
             self._keep(entry)
+
+
+def _took_the_time(reading: Reading) -> bool:
+    """Whether a row has processing time because its own is missing."""
+    return reading.trouble is None and not reading.moves_clock
 
 
 def _key_order(key: Key) -> tuple[tuple[bool, object], ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from laminar_dagster.errors import LaminarError, Span, did_you_mean
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Column, Expression
-from laminar_dagster.semantics.query import VIEW_CONNECTOR, WINDOW_END, WINDOW_START, Field, Query, Source
+from laminar_dagster.semantics.query import IN_SQL, VIEW_CONNECTOR, WINDOW_END, WINDOW_START, Field, Query, Source
 from laminar_dagster.semantics.watermark import DEFAULT_FUTURE_SKEW
 from laminar_dagster.semantics.windows import longest_window
 from laminar_dagster.sql import options as o
@@ -139,14 +139,21 @@ def _field(column: ColumnStatement) -> Field:
 def _with_time(statement: SourceStatement, source: Source, values: Mapping[str, Any]) -> Source:
     column, lag, where = _watermark(statement, values)
     if column is not None:
-        column = _timestamp_column(source, column, where)
+        column = timestamp_column(source, column, where)
     return Source(
         source.name, source.connector, source.columns, source.options,
         watermark_column=column,
         watermark_lag=lag,
         idle_timeout=values.get("idle_timeout"),
         max_future_skew=values.get("max_future_skew", DEFAULT_FUTURE_SKEW),
+        said=_said(statement),
     )  # fmt: skip
+
+
+def _said(statement: SourceStatement) -> dict[str, str]:
+    """Who said each option about time: the SQL, or a table of the configuration."""
+    said = {name: given.table or IN_SQL for name, given in statement.options.items() if name in _TIME_OPTIONS}
+    return said if statement.watermark is None else {**said, "event_time": IN_SQL, "watermark_lag": IN_SQL}
 
 
 def _watermark(statement: SourceStatement, values: Mapping[str, Any]) -> tuple[str | None, int | None, Span]:
@@ -166,7 +173,7 @@ def _watermark(statement: SourceStatement, values: Mapping[str, Any]) -> tuple[s
     return declared.column, lag, declared.where
 
 
-def _timestamp_column(source: Source, name: str, where: Span) -> str:
+def timestamp_column(source: Source, name: str, where: Span) -> str:
     found = next((f for f in source.columns if f.name.lower() == name.lower()), None)
     if found is None:
         raise LaminarError(

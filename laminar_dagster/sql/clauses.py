@@ -20,11 +20,12 @@ GAP_FILLS = ("NULL", "LOCF", "LINEAR")
 
 @dataclass(frozen=True)
 class OptionValue:
-    """One `name = value` of WITH (…): the value as text, and both places."""
+    """One `name = value` of WITH (…) or of a table of the configuration: the value as text, and both places."""
 
     value: str
     name_where: Span
     where: Span
+    table: str | None = None
 
     @property
     def whole(self) -> Span:

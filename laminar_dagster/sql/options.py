@@ -16,11 +16,15 @@ Reader = Callable[[str, OptionValue], Any]
 
 @dataclass(frozen=True)
 class Option:
+    """`default`: whether a project may say it for all. `needs`: the clause without which it means nothing."""
+
     name: str
     read: Reader
     summary: str
     required: bool = False
     only_for: str | None = None
+    default: bool = False
+    needs: str | None = None
 
 
 # --- what a value may be -------------------------------------------------------------------------------------
@@ -91,13 +95,20 @@ def route(name: str, option: OptionValue) -> str:
 
 # --- sources -------------------------------------------------------------------------------------------------
 
-COMMON_SOURCE_OPTIONS = (
-    Option("connector", text, "where the rows come from"),
-    Option("idle_timeout", duration, "processing time without rows after which the source no longer holds time back"),
-    Option("max_future_skew", duration_or_none, "how far ahead of processing time a row may be, or 'none'"),
-    Option("watermark_lag", duration, "the watermark's lag, in place of WATERMARK FOR"),
-    Option("event_time", text, "the event-time column, in place of WATERMARK FOR"),
+TIME_OPTIONS = (
+    Option(
+        "idle_timeout",
+        duration,
+        "processing time without rows after which the source no longer holds time back",
+        default=True,
+    ),
+    Option(
+        "max_future_skew", duration_or_none, "how far ahead of processing time a row may be, or 'none'", default=True
+    ),
+    Option("watermark_lag", duration, "the watermark's lag, in place of WATERMARK FOR", default=True),
+    Option("event_time", text, "the event-time column, in place of WATERMARK FOR", default=True),
 )
+COMMON_SOURCE_OPTIONS = (Option("connector", text, "where the rows come from"), *TIME_OPTIONS)
 _CHANGES = Option("changes", one_of("append", "cdf"), "'cdf' reads the change data feed, with retractions")
 _CLIENT = Option("properties", text, "a file with settings of Kafka's client, such as security")
 CONNECTORS: Mapping[str, tuple[Option, ...]] = {
@@ -133,20 +144,44 @@ CONNECTORS: Mapping[str, tuple[Option, ...]] = {
 SIDE_OUTPUT_KINDS = ("late", "evicted", "error", "duplicate")
 LIMITS = ("max_groups_per_window", "max_windows_per_group", "max_state_rows")
 LABELS = ("owners", "tags", "group", "description")
+SHARED_LABELS = ("owners", "tags", "group")
 VIEW_OPTIONS = (
     Option("sink", one_of(*SINKS), "what the table of results is: append, upsert or changelog"),
-    Option("partition", one_of("hour", "day", "week", "month"), "the width of the results' partitions"),
-    Option("allowed_lateness", duration, "how long after its end a window takes rows, as ALLOW LATENESS"),
+    Option("partition", one_of("hour", "day", "week", "month"), "the width of the results' partitions", default=True),
+    Option(
+        "allowed_lateness",
+        duration,
+        "how long after its end a window takes rows, as ALLOW LATENESS",
+        default=True,
+        needs="window",
+    ),
     *(
-        Option(f"side_output.{kind}", route, f"where rows of kind {kind} go: {', '.join(ROUTES)}")
+        Option(f"side_output.{kind}", route, f"where rows of kind {kind} go: {', '.join(ROUTES)}", default=True)
         for kind in SIDE_OUTPUT_KINDS
     ),
-    Option("on_null_event_time", one_of("side_output", "fallback"), "what happens to a row without an event time"),
-    Option("max_groups_per_window", count, "how many groups a window may have"),
-    Option("max_windows_per_group", count, "how many open windows a group may have"),
-    Option("max_state_rows", count, "how many rows the state may have"),
-    Option("max_gap", duration, "GAP FILL: the longest stretch without rows that is filled"),
-    *(Option(label, text, "shown in Dagster") for label in LABELS),
+    Option(
+        "on_null_event_time",
+        one_of("side_output", "fallback"),
+        "what happens to a row without an event time",
+        default=True,
+    ),
+    Option("max_groups_per_window", count, "how many groups a window may have", default=True, needs="window"),
+    Option("max_windows_per_group", count, "how many open windows a group may have", default=True, needs="window"),
+    Option("max_state_rows", count, "how many rows the state may have", default=True),
+    Option(
+        "max_gap",
+        duration,
+        "GAP FILL: the longest stretch without rows that is filled",
+        default=True,
+        needs="gap_fill",
+    ),
+    Option(
+        "unbounded_state",
+        one_of("allow", "warn", "refuse"),
+        "what happens to a view whose state nothing bounds",
+        default=True,
+    ),
+    *(Option(label, text, "shown in Dagster", default=label in SHARED_LABELS) for label in LABELS),
 )
 
 # --- sinks ---------------------------------------------------------------------------------------------------
@@ -187,7 +222,19 @@ def read(options: Mapping[str, OptionValue], known: Iterable[Option], owner: str
         if name not in by_name:
             raise LaminarError(
                 "LMR0301", f'unknown option "{name}" for {owner}', where=given.name_where,
-                hint=did_you_mean(name, by_name),
+                detail=given.table and f"in {given.table}", hint=did_you_mean(name, by_name),
             )  # fmt: skip
-        values[name] = by_name[name].read(name, given)
+        values[name] = _value(by_name[name], given)
     return values
+
+
+def _value(option: Option, given: OptionValue) -> Any:
+    try:
+        return option.read(option.name, given)
+    except LaminarError as problem:
+        if given.table is None:
+            raise
+        raise LaminarError(
+            problem.code, problem.problem, where=problem.where, hint=problem.hint,
+            detail=f'"{option.name}" of {given.table}: {option.summary}',
+        ) from None  # fmt: skip

@@ -9,18 +9,19 @@ from typing import Any
 from sqlglot import exp
 
 from laminar_dagster.errors import LaminarError, Span
-from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.aggregates import aggregate_called
 from laminar_dagster.semantics.emit import DEFAULT_UNWINDOWED, DEFAULT_WINDOWED, SINKS, EmitPolicy
-from laminar_dagster.semantics.expressions import Column, Expression, Literal
-from laminar_dagster.semantics.query import Input, Query, SideOutput
+from laminar_dagster.semantics.expressions import Expression
+from laminar_dagster.semantics.query import Query, SideOutput
 from laminar_dagster.sql.aggregates import Aggregates
 from laminar_dagster.sql.catalog import Catalog, SchemaOf
 from laminar_dagster.sql.clause_refusals import SELECT_REASONS
+from laminar_dagster.sql.configuration import Configuration
+from laminar_dagster.sql.event_time import input_of, with_event_times
 from laminar_dagster.sql.expressions import Resolver
 from laminar_dagster.sql.grouping import Grouping, GroupReader
-from laminar_dagster.sql.inputs import Branch, From, Relation
-from laminar_dagster.sql.names import Scope, refuse_extras, substitute
+from laminar_dagster.sql.inputs import From, Relation
+from laminar_dagster.sql.names import Scope, refuse_extras
 from laminar_dagster.sql.outer import OuterReader
 from laminar_dagster.sql.ranking import Layers, layers
 from laminar_dagster.sql.selecting import Selected, select_distinct, select_grouped, select_rows
@@ -32,18 +33,20 @@ from laminar_dagster.sql.windows import Windowing
 _CLAUSES = {"expressions", "from_", "where", "group", "having", "qualify", "distinct", "with_", "joins"}
 
 
-def resolve(script: Script, schema_of: SchemaOf) -> tuple[Query, ...]:
+def resolve(script: Script, schema_of: SchemaOf, configuration: Configuration | None = None) -> tuple[Query, ...]:
     """Every view of the script as a `Query`, upstream first; LaminarError where one has a mistake.
 
     `schema_of` is asked only for sources that are declared without columns and that a view reads.
     """
-    return _Resolution(script, schema_of).run()
+    configuration = configuration or Configuration()
+    return _Resolution(configuration.applied_to(script), schema_of, configuration).run()
 
 
 @dataclass
 class _Resolution:
     script: Script
     schema_of: SchemaOf
+    configuration: Configuration
     done: dict[str, Query] = field(default_factory=dict)
     under_way: list[str] = field(default_factory=list)
 
@@ -64,17 +67,18 @@ class _Resolution:
         if view.name not in self.done:
             self.under_way.append(view.name)
             sinks = self.sinks[view.name]
-            self.done[view.name] = with_sinks(_query(view, self.catalog, deciding(sinks)), sinks)
+            self.done[view.name] = with_sinks(_query(view, self.catalog, self.configuration, deciding(sinks)), sinks)
             self.under_way.remove(view.name)
         return self.done[view.name]
 
 
-def _query(view: ViewStatement, catalog: Catalog, sink: ReadSink | None) -> Query:
+def _query(view: ViewStatement, catalog: Catalog, configuration: Configuration, sink: ReadSink | None) -> Query:
     found = layers(view, _top_select(view))
     select = found.inner
     settings = read_settings(view)
     reader = From(view, catalog)
-    relation, from_window = reader.read(select, _ctes(reader, view, found))
+    read, from_window = reader.read(select, _ctes(reader, view, found))
+    relation = with_event_times(read, view.name, configuration)
     grouping = GroupReader(view, select, relation, from_window).read()
     where = _where(view, select, relation, grouping.windowing)
     selected = _selected(view, select, relation, grouping)
@@ -175,9 +179,11 @@ def _assembled(
     passes = windowing is None and not selected.is_grouped
     decides = None if passes or settings.emission is not None or settings.sink is not None else sink
     emit = _policy(settings, windowing, decides, passes=passes)
+    settings = settings if windowing is not None else settings.without_window()
+    time = windowing.time if windowing is not None else None
     return Query(
         view=view.name,
-        inputs=tuple(_input(branch, windowing) for branch in relation.branches),
+        inputs=tuple(input_of(branch, time) for branch in relation.branches),
         window=windowing.kind if windowing is not None else None,
         where=where,
         keys=tuple(grouping.keys),
@@ -203,6 +209,7 @@ def _assembled(
         ranking=selected.ranking,
         labels=settings.labels,
         emit_for=None if decides is None else decides.sink.name,
+        unbounded_state=settings.unbounded_state,
     )
 
 
@@ -219,17 +226,6 @@ def _policy(settings: Settings, windowing: Windowing | None, sink: ReadSink | No
     if sink is not None:
         from_sink = sink.asks_for
     return from_sink or (DEFAULT_UNWINDOWED if windowing is None else DEFAULT_WINDOWED)
-
-
-def _input(branch: Branch, windowing: Windowing | None) -> Input:
-    mapping = {named.name: named.expression for named in branch.columns}
-    if windowing is not None:
-        event_time = substitute(windowing.time, mapping)
-    elif branch.source.watermark_column is not None:
-        event_time = Column(branch.source.watermark_column, t.TIMESTAMP)
-    else:
-        event_time = Literal(None, t.TIMESTAMP)
-    return Input(branch.source, branch.columns, branch.where, event_time)
 
 
 def _places(view: ViewStatement, relation: Relation, grouping: Grouping, selected: Selected) -> dict[str, Span]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from laminar_dagster.errors import LaminarError, Span
 from laminar_dagster.semantics.emit import EmitPolicy
 from laminar_dagster.sql import options as o
+from laminar_dagster.sql.configuration import is_default
 from laminar_dagster.sql.intervals import IntervalText, fixed
 from laminar_dagster.sql.statements import ViewStatement
 
 
 @dataclass(frozen=True)
 class Settings:
+    """What a view's clauses and options come to; `defaulted` are the options that only the project's defaults say."""
+
     emission: EmitPolicy | None
     period: int | None
     allowed_lateness: int
@@ -27,11 +30,23 @@ class Settings:
     max_gap: int | None
     labels: Mapping[str, str]
     places: Mapping[str, Span]
+    unbounded_state: str = "allow"
+    defaulted: frozenset[str] = frozenset()
+
+    def without_window(self) -> Settings:
+        """A default for windows says nothing about a view that has none."""
+        left_out = {option.name for option in o.VIEW_OPTIONS if option.needs == "window"} & self.defaulted
+        limits = {name: limit for name, limit in self.limits.items() if name not in left_out}
+        lateness = 0 if "allowed_lateness" in left_out else self.allowed_lateness
+        return replace(self, limits=limits, allowed_lateness=lateness)
 
 
 def read_settings(view: ViewStatement) -> Settings:
     clauses = view.clauses
     values = o.read(clauses.options, o.VIEW_OPTIONS, "a view")
+    defaulted = frozenset(name for name, option in clauses.options.items() if is_default(option))
+    if clauses.gap_fill is None and "max_gap" in defaulted:
+        del values["max_gap"]
     emission = clauses.emission
     return Settings(
         emission=emission.policy if emission is not None else None,
@@ -46,6 +61,8 @@ def read_settings(view: ViewStatement) -> Settings:
         max_gap=values.get("max_gap"),
         labels={name: values[name] for name in o.LABELS if name in values},
         places=_places(view),
+        unbounded_state=values.get("unbounded_state", "allow"),
+        defaulted=defaulted,
     )
 
 

@@ -39,10 +39,13 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class Windowing:
-    """The window of a query: its kind, the time it is over, and what stands for its expression in SELECT."""
+    """The window of a query: its kind, the time it is over, and what stands for its expression in SELECT.
+
+    `time` is None where the query leaves it to the sources.
+    """
 
     kind: WindowKind
-    time: Expression
+    time: Expression | None
     where: Span
     in_from: bool
     stands_for: Mapping[Expression, Expression] = field(default_factory=dict)
@@ -56,13 +59,14 @@ def is_window_word(name: str) -> bool:
 # --- reading a call ------------------------------------------------------------------------------------------
 
 
-def read_window(r: Resolver, name: str, args: Sequence[exp.Expr], where: Span) -> tuple[WindowKind, Expression]:
-    """A window from the arguments behind its source: the time, the lengths, TIME ZONE."""
+def read_window(r: Resolver, name: str, args: Sequence[exp.Expr], where: Span) -> tuple[WindowKind, Expression | None]:
+    """A window from the arguments behind its source: the time, which may be left out, the lengths, TIME ZONE."""
     if not args:
         raise _malformed(name, where)
-    time = event_time(r, args[0], name)
+    named = not isinstance(args[0], exp.Interval)
+    time = event_time(r, args[0], name) if named else None
     zone = next((a for a in args if isinstance(a, TimeZone)), None)
-    lengths = [_length(r, name, a) for a in args[1:] if not isinstance(a, TimeZone)]
+    lengths = [_length(r, name, a) for a in args[named:] if not isinstance(a, TimeZone)]
     shape = SHAPES[name]
     least = sum(not part.startswith("[") for part in shape)
     if not least <= len(lengths) <= len(shape):

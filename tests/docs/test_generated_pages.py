@@ -66,3 +66,10 @@ def test_the_configuration_page_has_every_key_of_laminar_toml() -> None:
 
     page = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
     assert [key for key in KEYS if f"| `{key}` |" not in page] == []
+
+
+def test_the_changelog_page_has_every_name_that_python_programs_import() -> None:
+    from laminar_dagster import changes
+
+    page = (ROOT / "docs" / "reference" / "changelog.md").read_text(encoding="utf-8").split("## In Python")[1]
+    assert [name for name in changes.__all__ if not re.search(rf"`{name}\b", page)] == []

@@ -24,7 +24,6 @@ NOT_WIRED_SQL = [
         for name in ("max_groups_per_window", "max_windows_per_group", "max_state_rows")
     ),
     PLAIN + COUNTED + " WITH (side_output.late = 'reinject')",
-    PLAIN + COUNTED + " WITH (on_null_event_time = 'fallback')",
 ]
 
 

@@ -13,7 +13,7 @@ from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT, MALFORMED, RAW, TEXT, text_sql
 from laminar_dagster.semantics.query import Source
 from laminar_dagster.semantics.spark_sql import quoted
-from laminar_dagster.semantics.types import STRING, DataType
+from laminar_dagster.semantics.types import STRING, TIMESTAMP, DataType
 from laminar_dagster.sql.messages import HEADER, metadata_of, value_fields
 
 if TYPE_CHECKING:
@@ -34,14 +34,18 @@ METADATA_SQL = {
 
 
 def message_frame(spark: SparkSession, source: Source, messages: DataFrame, paths: Mapping[int, str]) -> DataFrame:
-    """The rows of messages as Spark's connector gives them; `paths` says what the range of each partition is called."""
+    """The rows of messages as Spark's connector gives them; `paths` says what the range of each partition is called.
+
+    A message's time that no column asks for is carried beside the columns, where the event time is made of it.
+    """
     fields = value_fields(source.columns, source.options)
     about = metadata_of(source.options)
     types = {field.name: field.type for field in source.columns}
+    beside = [column for column in about if column not in types]
     named = ", ".join(f"{number}, {text_sql(path)}" for number, path in paths.items())
     text = "CAST(value AS STRING)"
     texts = messages.selectExpr(
-        *(f"{_about(what, types[column])} AS {quoted(column)}" for column, what in about.items()),
+        *(f"{_about(what, types.get(column, TIMESTAMP))} AS {quoted(column)}" for column, what in about.items()),
         f"CASE WHEN is_valid_utf8({text}) THEN {text} ELSE base64(value) END AS {RAW}",
         f"make_valid_utf8({text}) AS {TEXT}",
         f"coalesce(NOT is_valid_utf8({text}), false) AS _broken",
@@ -58,7 +62,7 @@ def message_frame(spark: SparkSession, source: Source, messages: DataFrame, path
         )
         rows = texts.selectExpr(f"{TEXT} AS {quoted(fields[0].name)}", *carried, RAW, fault, detail, FILE)
     placed = f"CASE WHEN {FAULT} IS NOT NULL THEN concat({PLACE}, {DETAIL}) END AS {DETAIL}"
-    return rows.selectExpr(*(quoted(field.name) for field in source.columns), RAW, FAULT, placed, FILE)
+    return rows.selectExpr(*(quoted(name) for name in (*types, *beside)), RAW, FAULT, placed, FILE)
 
 
 def _about(what: str, type_: DataType) -> str:

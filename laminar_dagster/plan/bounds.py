@@ -1,0 +1,82 @@
+"""Whether anything bounds a view's state, and what to be careful about when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from laminar_dagster.semantics.query import VIEW_CONNECTOR, Input, Query, TimeStep
+
+
+@dataclass(frozen=True)
+class Unbounded:
+    """A way in which a state can grow without end: why, what would bound it, and which part of the SQL it is."""
+
+    why: str
+    remedy: str
+    places: tuple[str, ...]
+    holds: Callable[[Query], bool]
+
+
+def _keeps_every_group(query: Query) -> bool:
+    return query.window is None and query.is_grouped and bool(query.keys) and query.max_state_rows is None
+
+
+def _keeps_every_value(query: Query) -> bool:
+    growing = any(call.kernel.grows is not None for call in query.aggregates)
+    return query.window is None and query.is_grouped and not query.keys and growing
+
+
+def _keeps_every_key_for_gaps(query: Query) -> bool:
+    return query.gap_fill is not None and bool(query.keys) and query.max_gap is None
+
+
+UNBOUNDED = (
+    Unbounded(
+        "without a window nothing closes, so every group that was ever seen is kept",
+        "Group by a window of the event time",
+        ("view",),
+        _keeps_every_group,
+    ),
+    Unbounded(
+        "without a window nothing closes, and an aggregate keeps every value",
+        "Group by a window of the event time, or use an aggregate whose state does not grow",
+        ("view",),
+        _keeps_every_value,
+    ),
+    Unbounded(
+        "GAP FILL keeps the last closed window of every key that was ever seen",
+        "Set max_gap",
+        ("gap_fill",),
+        _keeps_every_key_for_gaps,
+    ),
+)
+
+
+def unbounded(query: Query) -> tuple[Unbounded, ...]:
+    return tuple(entry for entry in UNBOUNDED if entry.holds(query))
+
+
+def cautions(query: Query) -> tuple[str, ...]:
+    """What a run of the view says once, before it begins."""
+    timeless = [entry.source.name for entry in query.inputs if falls_back(query, entry)]
+    warned = [entry for entry in unbounded(query) if query.unbounded_state == "warn"]
+    return (
+        *([_without_event_time(timeless)] if timeless else []),
+        *(f"nothing bounds the state: {entry.why}. {entry.remedy}." for entry in warned),
+    )
+
+
+def falls_back(query: Query, entry: Input) -> bool:
+    """Whether rows have processing time for want of any other. A view that is read has a time only in windows."""
+    if entry.time_step is not TimeStep.PROCESSING_TIME:
+        return False
+    return entry.source.connector != VIEW_CONNECTOR or query.window is not None
+
+
+def _without_event_time(sources: list[str]) -> str:
+    named = ", ".join(f'"{name}"' for name in sources)
+    return (
+        f"no event time is known for {named}, so rows have the processing time of the epoch that reads them. "
+        "Name a column: WATERMARK FOR in CREATE SOURCE, or event_time in laminar.toml."
+    )

@@ -1,0 +1,141 @@
+"""Options from outside of the SQL: the tables [defaults], [sources.NAME] and [views.NAME] of laminar.toml.
+
+They are the options of WITH (…) under the same names, and are read by the same tables. What the SQL says itself goes
+first, then [views.NAME], then [sources.NAME], then [defaults].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from laminar_dagster.errors import LaminarError, did_you_mean
+from laminar_dagster.sql import options as o
+from laminar_dagster.sql.clauses import OptionValue
+from laminar_dagster.sql.statements import Script, SourceStatement, ViewStatement
+from laminar_dagster.sql.toml_places import Path, Places, places
+
+DEFAULTS = "defaults"
+SOURCES = "sources"
+VIEWS = "views"
+TABLES = (DEFAULTS, SOURCES, VIEWS)
+EVENT_TIME = "event_time"
+TIMES = frozenset(option.name for option in o.TIME_OPTIONS)
+DEFAULTABLE = tuple(option for option in (*o.TIME_OPTIONS, *o.VIEW_OPTIONS) if option.default)
+
+Options = Mapping[str, OptionValue]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The options of each table; sources and views by their names in lower case."""
+
+    defaults: Options = field(default_factory=dict)
+    sources: Mapping[str, Options] = field(default_factory=dict)
+    views: Mapping[str, Options] = field(default_factory=dict)
+    places: Places = field(default_factory=lambda: places("", ""))
+
+    def applied_to(self, script: Script) -> Script:
+        """The script with what its statements leave to the configuration."""
+        self._require_names(SOURCES, [s.name for s in script.sources], [v.name for v in script.views])
+        self._require_names(VIEWS, [v.name for v in script.views], [s.name for s in script.sources])
+        sources = tuple(self._source(statement) for statement in script.sources)
+        return replace(script, sources=sources, views=tuple(self._view(statement) for statement in script.views))
+
+    def times_of(self, view: str) -> Options:
+        """What [views.NAME] says about the time of whatever the view reads."""
+        return {name: option for name, option in self.views.get(view.lower(), {}).items() if name in TIMES}
+
+    def _source(self, statement: SourceStatement) -> SourceStatement:
+        """A default event time is not among these: it holds only for sources that have such a column."""
+        defaults = {name: option for name, option in self.defaults.items() if name in TIMES - {EVENT_TIME}}
+        given = {**defaults, **self.sources.get(statement.name.lower(), {})}
+        if statement.watermark is not None:
+            given = {name: option for name, option in given.items() if name not in (EVENT_TIME, "watermark_lag")}
+        return replace(statement, options={**given, **statement.options})
+
+    def _view(self, statement: ViewStatement) -> ViewStatement:
+        given = {**self.defaults, **self.views.get(statement.name.lower(), {})}
+        said = set(TIMES)
+        if statement.clauses.lateness is not None:
+            said.add("allowed_lateness")
+        if statement.clauses.late_data is not None:
+            said.add("side_output.late")
+        left = {name: option for name, option in given.items() if name not in said}
+        return replace(statement, clauses=replace(statement.clauses, options={**left, **statement.clauses.options}))
+
+    def _require_names(self, table: str, known: Iterable[str], others: Iterable[str]) -> None:
+        mine: Mapping[str, Any] = self.sources if table == SOURCES else self.views
+        names, what = {name.lower() for name in known}, table.removesuffix("s")
+        for name in mine:
+            if name in names:
+                continue
+            other = VIEWS if table == SOURCES else SOURCES
+            elsewhere = name in {each.lower() for each in others}
+            raise LaminarError(
+                "LMR0311", f'[{table}.{name}] in {self.places.file}: there is no {what} "{name}"',
+                where=self.places.of((table, name))[0],
+                hint=f"Write [{other}.{name}]." if elsewhere else did_you_mean(name, known, "Leave the table out."),
+            )  # fmt: skip
+
+
+def is_default(option: OptionValue) -> bool:
+    return option.table is not None and option.table.startswith(f"[{DEFAULTS}]")
+
+
+def read_configuration(content: Mapping[str, Any], text: str, file: str) -> Configuration:
+    """The tables of a parsed laminar.toml; LaminarError for a name or a value that no option has."""
+    found = places(text, file)
+    defaults = _options(found, (DEFAULTS,), content.get(DEFAULTS, {}))
+    sources = {name.lower(): _options(found, (SOURCES, name), body) for name, body in _named(found, SOURCES, content)}
+    views = {name.lower(): _options(found, (VIEWS, name), body) for name, body in _named(found, VIEWS, content)}
+    o.read(defaults, DEFAULTABLE, "a project's [defaults]")
+    for given in views.values():
+        o.read(given, (*o.TIME_OPTIONS, *o.VIEW_OPTIONS), "a view")
+    lowered = replace(found, found={tuple(p.lower() for p in path): at for path, at in found.found.items()})
+    return Configuration(defaults, sources, views, lowered)
+
+
+def _named(found: Places, table: str, content: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    body = content.get(table, {})
+    if not isinstance(body, dict):
+        raise _no_table(found, (table,))
+    return body.items()
+
+
+def _options(found: Places, path: Path, body: Any) -> Options:
+    if not isinstance(body, dict):
+        raise _no_table(found, path)
+    label = f"[{'.'.join(path)}] in {found.file}"
+    return {name: _value(found, full, value, label) for name, full, value in _flat(path, body)}
+
+
+def _flat(path: Path, body: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Path, Any]]:
+    """Keys of tables inside of a table have a dot, as in WITH: `side_output.late`."""
+    for key, value in body.items():
+        name, full = f"{prefix}{key}", (*path, key)
+        if isinstance(value, dict):
+            yield from _flat(full, value, f"{name}.")
+        else:
+            yield name.lower(), full, value
+
+
+def _value(found: Places, path: Path, value: Any, label: str) -> OptionValue:
+    name_where, where = found.of(path)
+    if not isinstance(value, (str, int)):
+        raise LaminarError(
+            "LMR0312", f'option "{path[-1]}" of {label} must be text, a whole number, true or false', where=where,
+            hint='A length of time is written "10 seconds"; a list is one text with commas.',
+        )  # fmt: skip
+    text = value if isinstance(value, str) else str(value).lower()
+    return OptionValue(text, name_where, where, label)
+
+
+def _no_table(found: Places, path: Path) -> LaminarError:
+    shown = ".".join(path)
+    example = f"{shown}.NAME" if path in ((SOURCES,), (VIEWS,)) else shown
+    return LaminarError(
+        "LMR0312", f'"{shown}" in {found.file} must be a table', where=found.of(path)[0],
+        hint=f"Write [{example}], and its options below.",
+    )  # fmt: skip
