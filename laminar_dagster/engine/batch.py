@@ -41,6 +41,7 @@ class Times:
     high: int | None
     nulls: int
     future: int
+    broken: int = 0
     fallback: int | None = None
 
     @property
@@ -94,7 +95,8 @@ class Batch:
     def fallbacks(self, query: Query) -> dict[str, int]:
         """How many rows have processing time: for want of an event time in their source, or in themselves."""
         timeless = {entry.source.name for entry in query.inputs if falls_back(query, entry)}
-        rows = sum(t.rows for commit, t in zip(self.commits, self.times, strict=True) if commit.source in timeless)
+        commits = zip(self.commits, self.times, strict=True)
+        rows = sum(times.rows - times.broken for commit, times in commits if commit.source in timeless)
         nulls = sum(times.nulls for times in self.times)
         return {
             **({"processing_time_fallback_rows": rows} if timeless else {}),
@@ -218,9 +220,10 @@ def _measured(runtime: Runtime, frame: DataFrame) -> dict[str, Times]:
         "high": f"max({readable})",
         "nulls": f"count_if({TIMELESS} AND NOT _bad)",
         "future": "count_if(_future)",
+        "broken": "count_if(_bad)",
     }
     rows = runtime.aggregated(frame, [FILE], measures).collect()
-    return {row[FILE]: Times(row["rows"], row["low"], row["high"], row["nulls"], row["future"]) for row in rows}
+    return {row[FILE]: Times(**{name: row[name] for name in measures}) for row in rows}
 
 
 def _from_measure(commit: SourceCommit, by_file: dict[str, Times]) -> Times:
@@ -228,5 +231,11 @@ def _from_measure(commit: SourceCommit, by_file: dict[str, Times]) -> Times:
     lows = [times.low for times in found if times.low is not None]
     highs = [times.high for times in found if times.high is not None]
     rows = sum(times.rows for times in found)
-    whole = Times(rows, min(lows, default=None), max(highs, default=None), 0, 0)
-    return replace(whole, nulls=sum(t.nulls for t in found), future=sum(t.future for t in found))
+    return Times(
+        rows,
+        min(lows, default=None),
+        max(highs, default=None),
+        nulls=sum(times.nulls for times in found),
+        future=sum(times.future for times in found),
+        broken=sum(times.broken for times in found),
+    )

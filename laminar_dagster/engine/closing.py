@@ -72,6 +72,13 @@ class Closing:
         return {window.start for window in self.closed} | back
 
 
+class ClosesApart:
+    """State that takes an epoch's rows in first, and closes windows afterwards."""
+
+    def fold_and_close(self, *_: object) -> Closing | None:
+        return None
+
+
 @dataclass(frozen=True)
 class Emitted:
     """What an epoch shows: files that the output gains and loses, the changelog's, the groups that have no result."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.aside import Judged, set_aside, write_side_output
 from laminar_dagster.engine.batch import Batch, read
@@ -22,6 +23,9 @@ from laminar_dagster.semantics.watermark import Progress, directed, progress
 from laminar_dagster.semantics.windows import Session
 from state_store import CommitRow, DataFile, PlanRow
 from state_store import format as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def run_epoch(runtime: Runtime, planned: PlanRow) -> CommitRow:
@@ -44,7 +48,7 @@ def finish_epoch(runtime: Runtime, planned: PlanRow, batch: Batch) -> CommitRow:
     with runtime.timed("fold"):
         folded = fold(runtime, planned, state, batch, clocks, pinned)
     with runtime.timed("close"):
-        closing = state.close(runtime, folded.partials, pinned, clocks.watermark)
+        closing = folded.closing or state.close(runtime, folded.partials, pinned, clocks.watermark)
         emitted = emit_results(runtime, planned, state, closing, pinned, folded, clocks)
     with runtime.timed("commit"):
         land(runtime, planned, folded, closing, emitted)
@@ -96,12 +100,28 @@ def fold(
     if batch.frame is None:
         return Folded([], [], {"rows_in": 0})
     judged = set_aside(runtime, batch, clocks, pinned)
-    passes = runtime.plan.query.passes_rows
-    passed = pass_on(runtime, planned, judged.kept, batch.rows, clocks.watermark) if passes else None
-    partials = [] if passes else write_partials(runtime, state, batch, judged.kept)
+    folded = take_in(runtime, planned, state, batch, judged.kept, clocks, pinned)
     counts = fates(batch, judged)
     aside = write_side_output(runtime, judged, planned.processing_time, counts, runtime.clocks.watermark)
-    return Folded(partials, aside, counts, passed)
+    return replace(folded, aside=aside, counts=counts)
+
+
+def take_in(
+    runtime: Runtime,
+    planned: PlanRow,
+    state: WindowState,
+    batch: Batch,
+    kept: DataFrame,
+    clocks: Progress,
+    pinned: Sequence[DataFile],
+) -> Folded:
+    """Rows that enter windows: passed on, folded together with what they close, or folded."""
+    if runtime.plan.query.passes_rows:
+        return Folded([], [], {}, passed=pass_on(runtime, planned, kept, batch.rows, clocks.watermark))
+    closing = state.fold_and_close(runtime, batch, kept, pinned, clocks.watermark)
+    if closing is not None:
+        return Folded([], [], {}, closing=closing)
+    return Folded(write_partials(runtime, state, batch, kept), [], {})
 
 
 def fates(batch: Batch, judged: Judged) -> dict[str, int]:
@@ -136,10 +156,10 @@ def commit_row(
     emitted: Emitted,
 ) -> CommitRow:
     counts = {
+        "groups_touched": sum(file.rows for file in folded.partials),
         **folded.counts,
         **closing.counts,
         "commits": len(batch.commits),
-        "groups_touched": sum(file.rows for file in folded.partials),
         **window_counts(runtime, batch, closing, emitted),
         "rows_out": emitted.rows,
         **({} if runtime.plan.query.gap_fill is None else {"filled_rows": emitted.filled}),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 from laminar_dagster.engine.batch import TIME
-from laminar_dagster.engine.closing import Closing, closed_until
+from laminar_dagster.engine.closing import ClosesApart, Closing, closed_until
 from laminar_dagster.engine.merging import merged_windows, pairs, results, touched_groups
 from laminar_dagster.engine.partials import HIDDEN, partial_expressions, prepared_columns, shares_panes
 from laminar_dagster.engine.revising import Change, Revised, chosen
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class FixedWindows:
+class FixedWindows(ClosesApart):
     """Tumbling, hopping, cumulating and calendar windows."""
 
     def partials(self, runtime: Runtime, kept: DataFrame) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from laminar_dagster.engine.closing import Closing, closed_until
+from laminar_dagster.engine.closing import ClosesApart, Closing, closed_until
 from laminar_dagster.engine.merging import matching
 from laminar_dagster.engine.partials import merge_expressions, partial_expressions, prepared_columns, state_frame
 from laminar_dagster.engine.revising import Change, Revised
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NO_WINDOW = ["CAST(NULL AS BIGINT) AS window_start", "CAST(NULL AS BIGINT) AS window_end"]
 
 
-class Groups:
+class Groups(ClosesApart):
     """GROUP BY without a window."""
 
     def partials(self, runtime: Runtime, kept: DataFrame) -> DataFrame:

@@ -21,13 +21,15 @@ from state_store.parquet import write_file
 class Folded:
     """The epoch's rows after they were taken in: partials, rows set aside, and how many of each fate.
 
-    `passed`: what the rows themselves already show, where the view keeps no state.
+    `passed`: what the rows themselves already show, where the view keeps no state. `closing`: what they closed, where
+    that was found out in the same pass.
     """
 
     partials: list[DataFile]
     aside: list[DataFile]
     counts: Mapping[str, int]
     passed: Emitted | None = None
+    closing: Closing | None = None
 
 
 def pinned_commits(planned: PlanRow) -> list[SourceCommit]:

@@ -8,7 +8,7 @@ later one is stale. A close takes the files that hold a due fragment out of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from laminar_dagster.engine.batch import TIME
+from laminar_dagster.engine.batch import TIME, Batch
 from laminar_dagster.engine.closing import Closing, closed_until, finish, output_columns, partition_sql
 from laminar_dagster.engine.differences import Scope
 from laminar_dagster.engine.merging import matching
@@ -30,6 +30,7 @@ from laminar_dagster.engine.partials import (
 )
 from laminar_dagster.engine.revising import Change, Revised, moves_sql
 from laminar_dagster.engine.runtime import Runtime
+from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.writing import BROUGHT_ROWS, nullable, write_frame, write_table
 from laminar_dagster.plan.plan import partial_column
 from laminar_dagster.semantics.emit import Early
@@ -54,6 +55,17 @@ class Over:
     rows: int
     survivors: list[DataFile]
     results: pa.Table | None = None
+
+    def closing(self, due: list[DataFile], rest: Sequence[DataFile], until: int, timers: int) -> Closing:
+        return Closing(
+            merged=self.merged,
+            rows=self.rows,
+            gone=due,
+            live=self.survivors,
+            until=until,
+            results=self.results,
+            counts={**_open_fragments(rest, self.survivors), "due_timers": timers},
+        )
 
 
 def session_of(query: Query) -> Session:
@@ -90,26 +102,39 @@ class SessionWindows:
         until = closed_until(runtime.plan.query, watermark)
         if until is None or not any(int(file.low["pane_end"]) <= until for file in [*pinned, *fresh]):
             return Closing(None, 0, [], list(fresh), until, counts=_open_fragments(pinned, fresh))
-        due = [file for file in pinned if int(file.low["pane_end"]) <= until]
-        rest = [file for file in pinned if file not in due]
+        due, rest = _due(pinned, until)
         taken = [*due, *fresh]
         rows = sum(file.rows for file in taken)
         runtime.fit_to(rows + sum(file.rows for file in rest))
-        over = self._over(runtime, taken, rest, until, rows)
-        return Closing(
-            merged=over.merged,
-            rows=over.rows,
-            gone=due,
-            live=over.survivors,
-            until=until,
-            results=over.results,
-            counts={**_open_fragments(rest, over.survivors), "due_timers": _due_timers(runtime, taken, until)},
-        )
+        over = self._over(runtime, state_frame(runtime, taken), rest, until, rows)
+        return over.closing(due, rest, until, _due_timers(runtime, taken, until))
 
-    def _over(
-        self, runtime: Runtime, taken: Sequence[DataFile], rest: Sequence[DataFile], until: int, rows: int
-    ) -> Over:
-        """The files' fragments as sessions: those that are over, and what stays of the others."""
+    def fold_and_close(
+        self, runtime: Runtime, batch: Batch, kept: DataFrame, pinned: Sequence[DataFile], watermark: int | None
+    ) -> Closing | None:
+        """Rows that close sessions go right into these, and only what stays open is written.
+
+        None where nothing is due, where it would be too much at once, or where fragments are needed by themselves.
+        """
+        until = closed_until(runtime.plan.query, watermark)
+        if until is None or not _shows_at_close(runtime.plan.query) or runtime.plan.query.live is not None:
+            return None
+        due, rest = _due(pinned, until)
+        rows = batch.rows + sum(file.rows for file in due)
+        if rest or rows > BROUGHT_ROWS or not (due or _may_be_over(runtime.plan.query, batch, until)):
+            return None
+        runtime.fit_to(rows)
+        fragments = self.partials(runtime, runtime.gathered(kept, 0 if batch.is_one_split else batch.rows))
+        expr, seen = functions_of(runtime.spark).expr, observation_for(runtime.spark, f"fragments_{runtime.epoch}")
+        counts = (expr("count(*) AS fragments"), expr(f"count_if(pane_end <= {until}L) AS due"))
+        taken = fragments.observe(seen, *counts)
+        over = self._over(runtime, taken.unionByName(state_frame(runtime, due)) if due else taken, [], until, rows)
+        timers = _due_timers(runtime, due, until) + int(seen.get["due"])
+        closing = over.closing(due, [], until, timers)
+        return replace(closing, counts={**closing.counts, "groups_touched": int(seen.get["fragments"])})
+
+    def _over(self, runtime: Runtime, taken: DataFrame, rest: Sequence[DataFile], until: int, rows: int) -> Over:
+        """Fragments as sessions: those that are over, and what stays of the others."""
         if runtime.plan.query.live is not None or rows > BROUGHT_ROWS:
             placed = self._placed(runtime, taken, rest)
             return Over(self._merged(runtime, placed, until), rows, self._survivors(runtime, placed, until, rows))
@@ -185,9 +210,9 @@ class SessionWindows:
         tests = [f"(pane_end + {late}L <= {moment.after}L AND {since.format(late=late)})" for late in reaches]
         return [state_frame(runtime, due).filter(" OR ".join(tests))]
 
-    def _placed(self, runtime: Runtime, due: Sequence[DataFile], rest: Sequence[DataFile]) -> DataFrame:
+    def _placed(self, runtime: Runtime, due: DataFrame, rest: Sequence[DataFile]) -> DataFrame:
         """Every fragment that may be due, and those of the same keys that may touch it, with their session."""
-        taken = state_frame(runtime, due).selectExpr("*", "true AS _taken")
+        taken = due.selectExpr("*", "true AS _taken")
         if rest:
             hashes = taken.select(KEY_HASH).distinct()
             others = state_frame(runtime, rest).join(hashes.hint("broadcast"), KEY_HASH, "left_semi")
@@ -199,7 +224,7 @@ class SessionWindows:
 
         A moment whose rows were all taken back holds no session together, and stands by itself.
         """
-        by_key = ", ".join([KEY_HASH, *runtime.plan.session_keys])
+        by_key = ", ".join(self._by(runtime))
         live = runtime.plan.query.live
         if live is not None:
             left = f"sum({partial_column(live, 'n')}) OVER (PARTITION BY {by_key}, pane_start) > 0L"
@@ -212,6 +237,10 @@ class SessionWindows:
             f"max(pane_end) OVER {whole} AS window_end",
         )
 
+    def _by(self, runtime: Runtime) -> list[str]:
+        """The columns whose values a session's rows share."""
+        return [KEY_HASH, *runtime.plan.session_keys]
+
     def _numbered(self, fragments: DataFrame, by_key: str) -> DataFrame:
         """Each fragment with the number of its session among those of its key."""
         earlier = f"(PARTITION BY {by_key} ORDER BY pane_start ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
@@ -219,7 +248,7 @@ class SessionWindows:
         apart = fragments.selectExpr("*", f"coalesce(pane_start > max(pane_end) OVER {earlier}, true) AS _begins")
         return apart.selectExpr("*", f"count_if(_begins) OVER {upto} AS _session")
 
-    def _sessions(self, runtime: Runtime, taken: Sequence[DataFile], rest: Sequence[DataFile]) -> DataFrame:
+    def _sessions(self, runtime: Runtime, taken: DataFrame, rest: Sequence[DataFile]) -> DataFrame:
         """What the taken fragments of each session come to: its bounds, and where they themselves begin."""
         plan = runtime.plan
         keys = [KEY_HASH, *plan.layout.key_columns]
@@ -229,7 +258,7 @@ class SessionWindows:
             placed = self._placed(runtime, taken, rest).filter("_taken")
             made = runtime.aggregated(placed, ["window_start", "window_end", *keys], merges)
             return made.selectExpr("window_start", *columns)
-        numbered = self._numbered(state_frame(runtime, taken), ", ".join([KEY_HASH, *plan.session_keys]))
+        numbered = self._numbered(taken, ", ".join(self._by(runtime)))
         made = runtime.aggregated(numbered, ["_session", *keys], {"window_end": "max(pane_end)", **merges})
         return made.selectExpr("pane_start AS window_start", *columns)
 
@@ -281,6 +310,17 @@ def _can_show(query: Query, results: pa.Table) -> bool:
         return False
     reasons = results.column("_reason")
     return not pc.any(pc.not_equal(reasons, "")).as_py()
+
+
+def _due(pinned: Sequence[DataFile], until: int) -> tuple[list[DataFile], list[DataFile]]:
+    """The files that hold a fragment that has come to its end, and the others."""
+    due = [file for file in pinned if int(file.low["pane_end"]) <= until]
+    return due, [file for file in pinned if file not in due]
+
+
+def _may_be_over(query: Query, batch: Batch, until: int) -> bool:
+    """Whether a session may be over that begins with a row of this batch."""
+    return any(t.earliest is not None and t.earliest + session_of(query).gap <= until for t in batch.times)
 
 
 def key_hash_sql(keys: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from laminar_dagster.engine.batch import Batch
 from laminar_dagster.engine.closing import Closing
 from laminar_dagster.engine.filled_windows import FilledWindows
 from laminar_dagster.engine.fixed_windows import FixedWindows
@@ -29,6 +30,12 @@ class WindowState(Protocol):
         self, runtime: Runtime, fresh: Sequence[DataFile], pinned: Sequence[DataFile], watermark: int | None
     ) -> Closing:
         """What the watermark closes, given the state as it was and the files that this epoch wrote."""
+        ...
+
+    def fold_and_close(
+        self, runtime: Runtime, batch: Batch, kept: DataFrame, pinned: Sequence[DataFile], watermark: int | None
+    ) -> Closing | None:
+        """Both in one pass, where the state can; None: `partials` first, then `close`."""
         ...
 
     def revise(self, runtime: Runtime, change: Change) -> Revised:

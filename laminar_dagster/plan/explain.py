@@ -263,5 +263,5 @@ def _kept_for_gaps(query: Query) -> str:
     if not query.keys:
         return "keeps the last closed window"
     if query.max_gap is None:
-        return "keeps a row for every key ever seen, its last closed window; max_gap would limit this"
+        return "keeps the last closed window of each key; max_gap would limit this"
     return f"keeps the last closed window of each key for {format_micros(query.max_gap)}"

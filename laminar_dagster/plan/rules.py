@@ -11,7 +11,7 @@ from laminar_dagster.semantics.aggregates import TIME
 from laminar_dagster.semantics.emit import CHANGES, SINKS, Early
 from laminar_dagster.semantics.expressions import Column, columns_of
 from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
-from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, AggregateCall, Input, Query, Source
+from laminar_dagster.semantics.query import IN_SQL, WINDOW_END, WINDOW_START, AggregateCall, Input, Query, Source
 from laminar_dagster.semantics.time import format_micros
 from laminar_dagster.semantics.windows import Calendar, Tumble
 
@@ -188,6 +188,8 @@ def _no_watermark(query: Query, entry: Input) -> LaminarError:
     remedy = f"Add WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND to CREATE SOURCE {source.name}."
     if column is None or declared not in (None, column):
         remedy = "Put the window over the column that has the watermark, or give the source the option watermark_lag."
+    elif source.said.get("event_time", IN_SQL) != IN_SQL:
+        remedy = f'Add watermark_lag = "5 seconds" to {source.said["event_time"]}, beside event_time.'
     return LaminarError(
         "LMR0212",
         f'source "{source.name}" declares no watermark for {shown}, so its windows would never close',
@@ -269,21 +271,17 @@ def max_gap_has_an_effect(query: Query) -> Iterator[LaminarError]:
 
 def state_is_bounded_where_it_must_be(query: Query) -> Iterator[LaminarError]:
     """A project may refuse views whose state can grow without end."""
-    reasons = unbounded(query)
-    if reasons and query.unbounded_state == "refuse":
+    reasons = unbounded(query) if query.unbounded_state == "refuse" else ()
+    for entry in reasons[:1]:
+        said = place(query, "option:unbounded_state")
+        by_whom = "" if said is None else f" ({said.file or '<sql>'}, line {said.line})"
         yield LaminarError(
             "LMR0225",
-            f"nothing bounds the state of this view, and unbounded_state = 'refuse' forbids that: {reasons[0].why}",
-            where=place(query, *reasons[0].places),
-            detail=place_said(query, "unbounded_state"),
-            hint=f"{reasons[0].remedy}, or say unbounded_state = 'allow' for this view.",
+            "nothing bounds the state of this view",
+            where=place(query, *entry.places),
+            detail=f"{entry.why[0].upper()}{entry.why[1:]}; unbounded_state = 'refuse' forbids that{by_whom}.",
+            hint=f"{entry.remedy}, or say unbounded_state = 'allow' for this view.",
         )
-
-
-def place_said(query: Query, option: str) -> str | None:
-    """Where an option was said, as text."""
-    where = query.places.get(f"option:{option}")
-    return None if where is None else f"{option} is said in {where.file or '<sql>'}, line {where.line}"
 
 
 MISTAKES: tuple[Rule, ...] = (

@@ -88,8 +88,7 @@ def read_configuration(content: Mapping[str, Any], text: str, file: str) -> Conf
     """The tables of a parsed laminar.toml; LaminarError for a name or a value that no option has."""
     found = places(text, file)
     defaults = _options(found, (DEFAULTS,), content.get(DEFAULTS, {}))
-    sources = {name.lower(): _options(found, (SOURCES, name), body) for name, body in _named(found, SOURCES, content)}
-    views = {name.lower(): _options(found, (VIEWS, name), body) for name, body in _named(found, VIEWS, content)}
+    sources, views = (_by_name(found, table, content.get(table, {})) for table in (SOURCES, VIEWS))
     o.read(defaults, DEFAULTABLE, "a project's [defaults]")
     for given in views.values():
         o.read(given, (*o.TIME_OPTIONS, *o.VIEW_OPTIONS), "a view")
@@ -97,18 +96,32 @@ def read_configuration(content: Mapping[str, Any], text: str, file: str) -> Conf
     return Configuration(defaults, sources, views, lowered)
 
 
-def _named(found: Places, table: str, content: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    body = content.get(table, {})
+def _by_name(found: Places, table: str, body: Any) -> dict[str, Options]:
     if not isinstance(body, dict):
         raise _no_table(found, (table,))
-    return body.items()
+    options: dict[str, Options] = {}
+    for name, inside in body.items():
+        path = (table, name)
+        _require_new(name.lower() not in options, found, path, f"[{'.'.join(path)}]")
+        options[name.lower()] = _options(found, path, inside)
+    return options
 
 
 def _options(found: Places, path: Path, body: Any) -> Options:
     if not isinstance(body, dict):
         raise _no_table(found, path)
     label = f"[{'.'.join(path)}] in {found.file}"
-    return {name: _value(found, full, value, label) for name, full, value in _flat(path, body)}
+    options: dict[str, OptionValue] = {}
+    for name, full, value in _flat(path, body):
+        _require_new(name not in options, found, full, f'option "{name}" of {label}')
+        options[name] = _value(found, full, value, label)
+    return options
+
+
+def _require_new(is_new: bool, found: Places, path: Path, what: str) -> None:
+    """Letter case does not tell names apart."""
+    if not is_new:
+        raise LaminarError("LMR0302", f"{what} is given twice", where=found.of(path)[0], hint="Keep one of the two.")
 
 
 def _flat(path: Path, body: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Path, Any]]:

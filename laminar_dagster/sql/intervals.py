@@ -17,6 +17,8 @@ from laminar_dagster.semantics.time import (
 )
 
 UNITS = (*FIXED_UNITS, *CALENDAR_UNITS)
+_SPELLINGS = "Write INTERVAL '10' SECOND, INTERVAL '10 seconds' or INTERVAL 10 SECONDS"
+_OPTION_SPELLING = "Write it as in '10 seconds' or '1 hour 30 minutes'"
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class IntervalText:
     text: str
     unit: str | None
     where: Span
+    in_option: bool = False
 
 
 def read_interval(written: IntervalText) -> Interval:
@@ -46,7 +49,7 @@ def read_interval(written: IntervalText) -> Interval:
             "LMR0006",
             f'"{written.text}" is not an interval',
             where=written.where,
-            hint="Write INTERVAL '10' SECOND, INTERVAL '10 seconds' or INTERVAL 10 SECONDS; "
+            hint=f"{_OPTION_SPELLING if written.in_option else _SPELLINGS}; "
             "months and years do not mix with shorter units.",
         ) from None
 

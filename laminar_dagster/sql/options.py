@@ -49,7 +49,8 @@ def character(name: str, option: OptionValue) -> str:
 
 
 def duration(name: str, option: OptionValue) -> int:
-    length = fixed(IntervalText(option.value, None, option.where), f'option "{name}"', "LMR0303")
+    written = IntervalText(option.value, None, option.where, in_option=True)
+    length = fixed(written, f'option "{name}"', "LMR0303")
     if length < 0:
         raise _bad(name, option, "a length of time that is not negative", "Write it as in '10 seconds'.")
     return length

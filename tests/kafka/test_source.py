@@ -96,6 +96,24 @@ def test_what_is_about_a_message_is_there_as_metadata(
     assert aside["error_detail"] == "partition 0, offset 3: the message has no value"
 
 
+def test_the_time_of_a_message_is_its_event_time_where_no_other_is_named(
+    kafka_broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create("message-time")
+    select = """CREATE MATERIALIZED VIEW out AS
+        SELECT window_start, k, COUNT(*) AS n, SUM(v) AS total FROM TUMBLE(ev, INTERVAL '10' SECOND)
+        GROUP BY window_start, window_end, k EMIT ON WINDOW CLOSE;"""
+    view = topic_view(tmp_path, kafka_broker, topic, "k STRING, v BIGINT", select)
+    noon = from_datetime(at(0)) // 1000
+    sent = ((b'{"k": "a", "v": 1}', 0), (b'{"k": "a", "v": 2}', 9_999), (b'{"k"', 3), (b'{"k": "a", "v": 4}', 10_000))
+    kafka_broker.produce(topic, *(Message(value, timestamp=noon + after) for value, after in sent))
+    (commit,) = view.run(spark)
+    assert view.closed() == {(0, "a"): (2, 3)}
+    assert commit.watermark == from_datetime(at(10))
+    assert "processing_time_fallback_rows" not in commit.counts
+    assert [entry["original_event"] for entry in view.aside()] == ['{"k"']
+
+
 def test_sessions_wait_for_every_partition_though_an_epoch_takes_one_at_a_time(
     kafka_broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -1,0 +1,6 @@
+CREATE SOURCE taps (page STRING) WITH (connector = 'memory');
+CREATE MATERIALIZED VIEW out AS
+SELECT window_start, COUNT(*) AS n
+FROM TUMBLE(taps, INTERVAL '1' MINUTE)
+GROUP BY window_start, window_end
+EMIT ON WINDOW CLOSE;

@@ -1,0 +1,229 @@
+"""laminar.toml's tables: each documented key has its effect, the SQL goes first, and a mistake shows its line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from laminar_dagster.errors import LaminarError
+from laminar_dagster.plan.build import plan_view
+from laminar_dagster.plan.fingerprint import fingerprint
+from laminar_dagster.semantics.time import MINUTE, SECOND
+from laminar_dagster.sql.configuration import DEFAULTABLE
+from laminar_dagster.sql.options import TIME_OPTIONS, VIEW_OPTIONS
+from tests.sql.configured import configuration, explained, queries, query
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| `([a-z_.]+)` \| (yes|no) \| `(.+?)` \|", PAGE, re.MULTILINE)
+DOCUMENTED = {key: (default == "yes", example) for key, default, example in ROWS}
+
+SOURCE = "CREATE SOURCE sales (region STRING, amount BIGINT, sold_at TIMESTAMP) WITH (connector = 'memory');"
+DECLARED = SOURCE.replace("TIMESTAMP)", "TIMESTAMP, WATERMARK FOR sold_at)")
+PER_MINUTE = """
+CREATE MATERIALIZED VIEW per_minute AS SELECT window_start, COUNT(*) AS n
+FROM TUMBLE(sales, INTERVAL '1' MINUTE) GROUP BY window_start, window_end, region GAP FILL NULL
+"""
+VIEW = PER_MINUTE + ";"
+TOTALS = "CREATE MATERIALIZED VIEW totals AS SELECT region, COUNT(*) AS n FROM sales GROUP BY region;"
+
+
+def told(sql: str, toml: str) -> tuple[object, ...]:
+    """All that a setting can change of a view."""
+    found = query(sql, toml)
+    return explained(sql, toml), found.labels, found.unbounded_state
+
+
+def tables_of(key: str) -> list[str]:
+    tables = ["views.per_minute"]
+    if key in {option.name for option in TIME_OPTIONS}:
+        tables.append("sources.sales")
+    if DOCUMENTED[key][0]:
+        tables.append("defaults")
+    return tables
+
+
+@pytest.mark.parametrize(("key", "table"), [(key, table) for key in DOCUMENTED for table in tables_of(key)])
+def test_a_documented_key_has_its_effect_in_each_table_that_takes_it(key: str, table: str) -> None:
+    toml = f"[{table}]\n{key} = {DOCUMENTED[key][1]}"
+    assert told(SOURCE + VIEW, toml) != told(SOURCE + VIEW, "")
+
+
+def test_the_page_has_every_option_and_says_which_can_be_a_default() -> None:
+    assert set(DOCUMENTED) == {option.name for option in (*TIME_OPTIONS, *VIEW_OPTIONS)}
+    assert {key for key, (default, _) in DOCUMENTED.items() if default} == {option.name for option in DEFAULTABLE}
+
+
+def test_a_key_that_is_not_for_all_is_refused_as_a_default() -> None:
+    for key, (default, example) in DOCUMENTED.items():
+        if not default:
+            with pytest.raises(LaminarError, match=f'unknown option "{key}" for a project'):
+                configuration(f"[defaults]\n{key} = {example}")
+
+
+# --- who goes first --------------------------------------------------------------------------------------------
+
+
+def test_the_sql_goes_before_the_view_before_the_source_before_the_defaults() -> None:
+    lags = [
+        ("[defaults]\nwatermark_lag = '1 second'\n", 1),
+        ("[sources.sales]\nwatermark_lag = '2 seconds'\n", 2),
+        ("[views.per_minute]\nwatermark_lag = '3 seconds'\n", 3),
+    ]
+    toml = ""
+    for table, seconds in lags:
+        toml += table
+        assert query(SOURCE + VIEW, toml).inputs[0].source.watermark_lag == seconds * SECOND
+    said = SOURCE.replace("'memory'", "'memory', watermark_lag = '4 seconds'")
+    assert query(said + VIEW, toml).inputs[0].source.watermark_lag == 4 * SECOND
+    assert query(DECLARED + VIEW, toml).inputs[0].source.watermark_lag == 0
+
+
+def test_clauses_go_before_options_of_the_configuration() -> None:
+    toml = "[views.per_minute]\nallowed_lateness = '1 minute'\nside_output.late = 'metrics_only'"
+    assert query(DECLARED + VIEW, toml).allowed_lateness == MINUTE
+    clauses = f"{PER_MINUTE} ALLOW LATENESS INTERVAL '9' SECOND LATE DATA TO side_output;"
+    found = query(DECLARED + clauses, toml)
+    assert (found.allowed_lateness, found.side_output.keeps("late")) == (9 * SECOND, True)
+    option = f"{PER_MINUTE} WITH (allowed_lateness = '8 seconds');"
+    assert query(DECLARED + option, toml).allowed_lateness == 8 * SECOND
+
+
+def test_a_view_that_names_itself_goes_before_the_defaults() -> None:
+    toml = "[defaults]\nunbounded_state = 'refuse'\n[views.totals]\nunbounded_state = 'allow'"
+    assert query(SOURCE + TOTALS, toml).unbounded_state == "allow"
+
+
+def test_names_are_found_in_any_letter_case() -> None:
+    toml = "[sources.SALES]\nwatermark_lag = '2 seconds'\n[views.Per_Minute]\nPartition = 'hour'"
+    found = query(SOURCE + VIEW, toml)
+    assert (found.inputs[0].source.watermark_lag, found.partition) == (2 * SECOND, "hour")
+
+
+def test_options_of_the_connector_may_stand_in_the_configuration() -> None:
+    sql = SOURCE.replace("'memory'", "'files', format = 'json'") + VIEW
+    with pytest.raises(LaminarError, match='needs the option "path"'):
+        query(sql)
+    assert query(sql, "[sources.sales]\npath = 'landing'").inputs[0].source.options["path"] == "landing"
+
+
+# --- defaults --------------------------------------------------------------------------------------------------
+
+
+def test_a_default_holds_only_where_it_means_something() -> None:
+    toml = """
+    [defaults]
+    allowed_lateness = "1 minute"
+    max_groups_per_window = 5
+    max_windows_per_group = 5
+    max_gap = "1 hour"
+    event_time = "no_such_column"
+    """
+    found = queries(DECLARED + TOTALS + VIEW.replace("GAP FILL NULL", ""), toml)
+    totals, per_minute = found
+    assert (totals.allowed_lateness, totals.max_groups_per_window, totals.max_windows_per_group) == (0, None, None)
+    assert (per_minute.allowed_lateness, per_minute.max_groups_per_window) == (MINUTE, 5)
+    assert (totals.max_gap, per_minute.max_gap) == (None, None)
+    assert plan_view(totals).query.view == "totals"
+
+
+def test_what_a_view_is_told_by_name_must_mean_something() -> None:
+    with pytest.raises(LaminarError, match="has no meaning without a window") as refused:
+        plan_view(query(DECLARED + TOTALS, "[views.totals]\nallowed_lateness = '1 minute'"))
+    assert refused.value.where is not None
+    assert (refused.value.where.file, refused.value.where.line) == ("laminar.toml", 2)
+
+
+def test_defaults_about_time_are_not_for_views_that_are_read() -> None:
+    reader = "CREATE MATERIALIZED VIEW top AS SELECT window_start, n FROM per_minute;"
+    found = queries(
+        DECLARED + VIEW.replace("GAP FILL NULL", "EMIT FINAL") + reader, "[defaults]\nidle_timeout = '1 second'"
+    )
+    assert [q.inputs[0].source.idle_timeout for q in found] == [SECOND, None]
+
+
+# --- the plan --------------------------------------------------------------------------------------------------
+
+
+def test_the_same_option_in_the_sql_and_in_the_configuration_is_the_same_plan() -> None:
+    view = VIEW.replace("GAP FILL NULL", "EMIT ON WINDOW CLOSE")
+    in_sql = query(DECLARED + view.replace(";", "WITH (allowed_lateness = '1 minute', partition = 'hour');"))
+    outside = query(
+        DECLARED + view, "[defaults]\npartition = 'hour'\n[views.per_minute]\nallowed_lateness = '60 seconds'"
+    )
+    labelled = query(DECLARED + view, "[defaults]\nowners = 'a@b.c'\nunbounded_state = 'warn'")
+    plain = query(DECLARED + view)
+    assert fingerprint(plan_view(in_sql)) == fingerprint(plan_view(outside)) != fingerprint(plan_view(plain))
+    assert fingerprint(plan_view(labelled)) == fingerprint(plan_view(plain))
+
+
+# --- mistakes --------------------------------------------------------------------------------------------------
+
+MISTAKES = [
+    ("[views.per_minute]\nalowed_lateness = '5 s'", "LMR0301", 2, 'Did you mean "allowed_lateness"', "[views.per_min"),
+    ("[sources.sales]\nidle_timout = '5 s'", "LMR0301", 2, 'Did you mean "idle_timeout"', "[sources.sales]"),
+    ("[defaults]\nwatermark_lagg = '5 s'", "LMR0301", 2, 'Did you mean "watermark_lag"', "[defaults]"),
+    ("[defaults]\nconnector = 'memory'", "LMR0301", 2, 'unknown option "connector"', "[defaults]"),
+    ("[defaults]\n\nwatermark_lag = 'soon'", "LMR0006", 3, '"soon" is not an interval', "[defaults]"),
+    ("[defaults]\nwatermark_lag = 5", "LMR0006", 2, "Write it as in '10 seconds'", "[defaults]"),
+    ("[sources.sales]\nidle_timeout = '1 month'", "LMR0303", 2, "no fixed length", "[sources.sales]"),
+    ("[views.per_minute]\npartition = 'dya'", "LMR0303", 2, 'Did you mean "day"', "[views.per_minute]"),
+    ("[defaults]\nmax_state_rows = 0", "LMR0303", 2, "a whole number greater than zero", "[defaults]"),
+    ("[defaults]\nmax_state_rows = true", "LMR0303", 2, "a whole number greater than zero", "[defaults]"),
+    ("[defaults]\nmax_state_rows = 1.5", "LMR0312", 2, "a whole number", "[defaults]"),
+    ("[views.per_minute]\nowners = ['a']", "LMR0312", 2, "one text with commas", "[views.per_minute]"),
+    ("[defaults.side_output]\nlate = 'tabel'", "LMR0303", 2, 'Did you mean "table"', '"side_output.late" of'),
+    ("[views.per_minut]\npartition = 'day'", "LMR0311", 1, 'Did you mean "per_minute"', "[views.per_minut]"),
+    ("[sources.slaes]\npath = 'x'", "LMR0311", 1, 'Did you mean "sales"', "[sources.slaes]"),
+    ("[sources.per_minute]\npath = 'x'", "LMR0311", 1, "Write [views.per_minute].", "[sources.per_minute]"),
+    ("[views.per_minute]\n[views.Per_Minute]\nsink = 'upsert'", "LMR0302", 2, "Keep one", "Minute] is given"),
+    ("[defaults]\npartition = 'day'\nPartition = 'day'", "LMR0302", 3, "Keep one", 'option "partition" of [defaults]'),
+    ("[views]\nper_minute = 5", "LMR0312", 2, "Write [views.per_minute]", "must be a table"),
+    ("sources = 5", "LMR0312", 1, "Write [sources.NAME]", "must be a table"),
+    ("[sources.sales]\nevent_time = 'sold'", "LMR0102", 2, 'Did you mean "sold_at"', 'in source "sales"'),
+    ("[views.per_minute]\nevent_time = 'amount'", "LMR0205", 2, "must be a TIMESTAMP", '"amount" is BIGINT'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("toml", "code", "line", "hint", "table"), MISTAKES)
+def test_a_mistake_is_shown_in_its_line_with_a_remedy(toml: str, code: str, line: int, hint: str, table: str) -> None:
+    with pytest.raises(LaminarError) as refused:
+        query(SOURCE + VIEW, toml)
+    text = refused.value.render()
+    assert refused.value.code == code
+    assert refused.value.where is not None
+    assert (refused.value.where.file, refused.value.where.line) == ("laminar.toml", line)
+    assert hint in text
+    assert table in text
+
+
+def test_the_error_on_the_page_is_what_is_printed() -> None:
+    shown = PAGE.split("```\nunknown option", 1)[1].split("\n```", 1)[0]
+    toml = '[views.sales_per_minute]\nalowed_lateness = "5 minutes"'
+    with pytest.raises(LaminarError) as refused:
+        configuration(toml)
+    assert refused.value.render() == f"unknown option{shown}"
+
+
+def test_the_example_of_the_page_is_planned() -> None:
+    toml = PAGE.split("### Options of sources and views", 1)[1].split("```toml\n", 1)[1].split("```", 1)[0]
+    sql = SOURCE.replace("'memory'", "'delta'") + VIEW.replace("per_minute", "sales_per_minute").replace(
+        "GAP FILL NULL", "EMIT ON WINDOW CLOSE"
+    )
+    plan = plan_view(query(sql, toml))
+    entry = plan.query.inputs[0]
+    assert (entry.source.watermark_column, entry.source.watermark_lag) == ("sold_at", MINUTE)
+    assert (plan.query.allowed_lateness, entry.source.max_future_skew) == (5 * MINUTE, MINUTE)
+
+
+@pytest.mark.parametrize(
+    "toml",
+    ["sources = {sales = {idle_timeout = 'soon'}}", "sources.sales.idle_timeout = 'soon'",
+     "[ sources . 'sales' ]\nidle_timeout = 'soon' # not yet", '[sources.sales]\n"idle_timeout" = """soon"""'],
+)  # fmt: skip
+def test_a_mistake_is_found_however_the_table_is_written(toml: str) -> None:
+    with pytest.raises(LaminarError, match='"soon" is not an interval') as refused:
+        query(SOURCE + VIEW, toml)
+    assert refused.value.where is not None
+    assert "sources" in refused.value.where.render() or "idle_timeout" in refused.value.where.render()
