@@ -38,13 +38,17 @@ setup: java $(SYNCED) jars ## Set up everything: .venv, the Delta jars
 demo: java $(SYNCED) jars ## Make demo events, run the views, show what they say
 	@$(BIN)/python -m assets.demo $(ARGS)
 
+# Each worker has a JVM of its own, of about 2 GiB. WORKERS=0: all in one process, for a debugger.
+WORKERS ?= 2
+IN_PARALLEL = -n $(WORKERS) --dist loadfile
+
 .PHONY: test
 test: java $(SYNCED) jars ## Run the whole test suite
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest $(IN_PARALLEL) $(ARGS)
 
 .PHONY: test-fast
 test-fast: $(SYNCED) ## Run the tests that need no JVM
-	@$(BIN)/pytest -m "not spark" -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/pytest -m "not spark" $(IN_PARALLEL) $(ARGS)
 
 .PHONY: check
 check: $(SYNCED) ## Lint, formatting, types, import direction

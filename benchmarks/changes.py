@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.contenders import opened, run_merging_stream
 from benchmarks.reporting import main_of, milliseconds, parser_for, print_table, say
-from benchmarks.side_by_side import SUMMARY, Bench, add_options, report, step_medians, summary
+from benchmarks.side_by_side import Bench, add_options, by_steps
 from benchmarks.workloads import VIEW, Workload, no_window, quick, tumble, write_source
 from laminar_dagster.changes import subscribe
 
@@ -57,24 +57,9 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def merge(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     """A table that is kept up to date, and its changelog, against update mode with MERGE."""
-    chosen = [MERGE[name] for name in options.workload or MERGE]
-    if options.quick:
-        chosen = [quick(workload) for workload in chosen]
-    sized = [workload.with_batches(options.batches) if options.batches else workload for workload in chosen]
-    results = [bench.run(workload) for workload in sized]
-    print_table(
-        "Milliseconds per micro-batch, median after warm-up",
-        (*SUMMARY, "our steps"),
-        [
-            (
-                *summary(measured),
-                ", ".join(f"{step} {milliseconds(s)}" for step, s in step_medians(measured.ours).items()),
-            )
-            for measured in results
-        ],
-    )
+    figures = by_steps(bench, MERGE, options)
     say("Both tables are the same in the end. Ours also wrote the changelog.")
-    return report(results, options)
+    return figures
 
 
 def reading(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:

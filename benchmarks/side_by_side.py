@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median
@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 
 from benchmarks.contenders import ROCKSDB, Outcome, Tick, run_ours, run_structured_streaming
 from benchmarks.processes import cpu_seconds
-from benchmarks.reporting import RowsDifferError, milliseconds, say, settings_for
-from benchmarks.workloads import Workload, write_source
+from benchmarks.reporting import RowsDifferError, milliseconds, print_table, say, settings_for
+from benchmarks.workloads import Workload, quick, write_source
 from laminar_dagster.engine.session import open_session, session_conf
 
 if TYPE_CHECKING:
@@ -205,6 +205,27 @@ class Bench:
         measured.our_cpu.append(used["ours"])
         measured.their_cpu.append(used["theirs"])
         shutil.rmtree(data)
+
+
+def by_steps(bench: Bench, workloads: Mapping[str, Workload], options: argparse.Namespace) -> dict[str, Any]:
+    """The workloads that were asked for, on both sides, with what each step of our epochs takes."""
+    chosen = [workloads[name] for name in options.workload or workloads]
+    if options.quick:
+        chosen = [quick(workload) for workload in chosen]
+    sized = [workload.with_batches(options.batches) if options.batches else workload for workload in chosen]
+    results = [bench.run(workload) for workload in sized]
+    print_table(
+        "Milliseconds per micro-batch, median after warm-up",
+        (*SUMMARY, "our steps"),
+        [
+            (
+                *summary(measured),
+                ", ".join(f"{step} {milliseconds(s)}" for step, s in step_medians(measured.ours).items()),
+            )
+            for measured in results
+        ],
+    )
+    return report(results, options)
 
 
 def same_rows(workload: Workload, ours: Outcome, theirs: Outcome) -> int:

@@ -16,15 +16,13 @@ from typing import Any
 from benchmarks.hop_cost import Close, Kept, close_some, keep_open, same_state
 from benchmarks.reporting import main_of, milliseconds, parser_for, print_table, say
 from benchmarks.side_by_side import (
-    SUMMARY,
     WARM_UP_BATCHES,
     Bench,
     add_options,
+    by_steps,
     figures,
-    report,
     seconds_of,
     step_medians,
-    summary,
 )
 from benchmarks.workloads import Workload, hop, quick, session, tumble, write_source
 
@@ -152,23 +150,7 @@ def _shown(figure: float | None) -> str:
 
 def streaming(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     """Hopping windows and sessions against Structured Streaming."""
-    chosen = [STREAMING[name] for name in options.workload or STREAMING]
-    if options.quick:
-        chosen = [quick(workload) for workload in chosen]
-    sized = [workload.with_batches(options.batches) if options.batches else workload for workload in chosen]
-    results = [bench.run(workload) for workload in sized]
-    print_table(
-        "Milliseconds per micro-batch, median after warm-up",
-        (*SUMMARY, "our steps"),
-        [
-            (
-                *summary(measured),
-                ", ".join(f"{step} {milliseconds(s)}" for step, s in step_medians(measured.ours).items()),
-            )
-            for measured in results
-        ],
-    )
-    return report(results, options)
+    return by_steps(bench, STREAMING, options)
 
 
 if __name__ == "__main__":

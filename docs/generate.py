@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from laminar_dagster.cli.app import app
+from laminar_dagster.engine.metrics import METRICS, Metric
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.aggregates import AGGREGATES, SYNONYMS, Aggregate, Distinct, Kernel
 from laminar_dagster.semantics.aggregates.moments import MOMENTS
@@ -163,8 +164,8 @@ ABOUT_THE_COMMAND_LINE = """\
 Errors go to standard error, in the form that [errors.md](errors.md) explains, with exit code 1; a command line that
 cannot be read ends with exit code 2.
 
-Commands that only look (`show`, `changes`, `state`, `explain`) read Delta directly: they need no Java, take no lock and
-may run while a view is being run."""
+Commands that only look (`show`, `changes`, `state`, `metrics`, `explain`) read Delta directly: they need no Java, take
+no lock and may run while a view is being run."""
 
 
 def cli_page() -> str:
@@ -217,9 +218,41 @@ def _text(value: Any) -> str:
     return str(getattr(value, "value", value))
 
 
+# --- metrics ---------------------------------------------------------------------------------------------------
+
+
+ABOUT_METRICS = """\
+What `laminar metrics` prints of each view, as a table, as JSON, or as OpenMetrics text for Prometheus; with `--otlp` it
+sends the same to an OpenTelemetry collector. The values are those of the last committed epoch, out of the
+[epoch log](state-format.md#commit): counters are sums over all epochs since the view's data directory was made, and
+nothing is lost with a process that ends. Reading them takes no lock and no Java.
+
+Every value has the label `view`. A counter's series ends with `_total`. A value that is not known yet, or that this
+kind of window does not have, is left out. The table is
+[`engine/metrics.py`](../../laminar_dagster/engine/metrics.py); [how to watch views](../how-to/watch-views.md)."""
+ABOUT_LAG = """\
+A lag is as of the last epoch, whose processing time it is measured by. While no epoch runs it stays: for the lag at
+this moment, take `time() - laminar_watermark_timestamp_seconds`."""
+
+
+def metrics_page() -> str:
+    header = ("metric", "kind", "unit", "labels", "meaning", "from the commit row's")
+    table = _rows(header, [_metric_row(metric) for metric in METRICS])
+    return "\n\n".join(["# Metrics", NOTE, ABOUT_METRICS, table, ABOUT_LAG]) + "\n"
+
+
+def _metric_row(metric: Metric) -> tuple[str, ...]:
+    labels = ", ".join(f"`{name}`" for name in metric.labels)
+    return f"`{metric.series}`", metric.kind, metric.unit or "–", labels, metric.help, metric.origin
+
+
 # --- all of them -----------------------------------------------------------------------------------------------
 
-PAGES: dict[str, Callable[[], str]] = {"aggregates.md": aggregates_page, "cli.md": cli_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "aggregates.md": aggregates_page,
+    "cli.md": cli_page,
+    "metrics.md": metrics_page,
+}
 
 
 def main() -> None:

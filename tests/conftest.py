@@ -15,6 +15,13 @@ from tests.kafka.broker import Broker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Files that take minutes go first: no worker is left with one of them at the end.
+LONGEST = ("test_killed_processes.py", "test_spark.py", "test_change_feed_laws.py", "test_update_laws.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

@@ -12,11 +12,13 @@ from laminar_dagster.cli.conform import conform
 from laminar_dagster.cli.doctor import doctor
 from laminar_dagster.cli.explain import explain
 from laminar_dagster.cli.maintain import maintain
+from laminar_dagster.cli.metrics import metrics
 from laminar_dagster.cli.run import run
 from laminar_dagster.cli.show import show
 from laminar_dagster.cli.sinks import sinks
 from laminar_dagster.cli.spark import spark_app
 from laminar_dagster.cli.state import state
+from laminar_dagster.cli.verify import verify
 from laminar_dagster.errors import LaminarError
 from state_store import StoreError
 
@@ -27,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Streaming SQL views as bounded Spark micro-batches over Delta: exactly once, and nothing runs between ticks.",
 )
-for command in (run, show, changes, state, sinks, explain, maintain, conform, doctor):
+for command in (run, show, changes, state, metrics, sinks, explain, verify, maintain, conform, doctor):
     app.command()(command)
 app.add_typer(spark_app, name="spark")
 

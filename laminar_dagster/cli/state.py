@@ -10,13 +10,15 @@ import pyarrow as pa
 import typer
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, EpochOption, JsonOption, ProjectOption, ViewArgument, project_of
-from laminar_dagster.cli.values import sized
+from laminar_dagster.cli.values import lasting, sized
+from laminar_dagster.engine.clock_report import standings
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import Query
-from laminar_dagster.semantics.time import to_iso
+from laminar_dagster.semantics.time import SECOND, to_iso
 from laminar_dagster.semantics.windows import Session
 from state_store import CommitRow, StoreReader
 from state_store import format as f
@@ -56,15 +58,28 @@ def snapshot(plan: Plan, reader: StoreReader, commit: CommitRow) -> dict[str, An
         "plan": commit.fingerprint,
         "processing_time": to_iso(commit.processing_time),
         "watermark": _time(commit.watermark),
-        "shards": [
-            {"shard": name, "watermark": _time(watermark), "active_at": to_iso(active_at)}
-            for name, (watermark, active_at) in sorted(commit.shards.items())
-        ],
+        "shards": shards(plan.query, commit),
         "open_windows": open_windows(plan.query, reader, commit),
         "tables": reader.sizes(commit),
         "maintenance": maintenance(reader),
         "counts": dict(commit.counts),
     }
+
+
+def shards(query: Query, commit: CommitRow) -> list[dict[str, Any]]:
+    """How far each shard has come, as the epoch saw it, and which of them hold the watermark back."""
+    return [
+        {
+            "shard": standing.shard,
+            "watermark": _time(standing.watermark),
+            "active_at": to_iso(standing.active_at),
+            "idle": standing.is_idle,
+            "idle_from": _time(standing.idle_from),
+            "holds_back": standing.holds_back,
+            "ahead_seconds": None if standing.ahead is None else standing.ahead / SECOND,
+        }
+        for standing in standings(query, commit)
+    ]
 
 
 def maintenance(reader: StoreReader) -> dict[str, Any]:
@@ -153,10 +168,7 @@ def _time(micros: int | None) -> str | None:
 def _print_state(view: str, content: dict[str, Any], limit: int) -> None:
     console = Console()
     console.print(f"{view}: epoch {content['epoch']}, watermark {content['watermark'] or 'unknown yet'}")
-    shards = _table("shard", "watermark", "last rows at")
-    for shard in content["shards"]:
-        shards.add_row(shard["shard"], shard["watermark"] or "-", shard["active_at"])
-    console.print(shards)
+    console.print(shard_table(content["shards"]))
     windows = _table("open window", "until", "closes when the watermark is", "partials")
     for window in content["open_windows"][:limit]:
         cells = (window["window_start"], window["window_end"], window["closes_at_watermark"], str(window["partials"]))
@@ -170,6 +182,20 @@ def _print_state(view: str, content: dict[str, Any], limit: int) -> None:
     console.print(tables)
     for line in _maintenance_lines(content["maintenance"]):
         console.print(line)
+
+
+def shard_table(entries: list[dict[str, Any]]) -> Table:
+    """A line for each shard, with how it stands to the others: narrow, as a table has to fit a terminal."""
+    table = _table("shard", "watermark", "last rows at", "")
+    for shard in entries:
+        table.add_row(escape(shard["shard"]), shard["watermark"] or "-", shard["active_at"], _beside_others(shard))
+    return table
+
+
+def _beside_others(shard: dict[str, Any]) -> str:
+    if shard["idle"]:
+        return "idle"
+    return "holds back" if shard["holds_back"] else f"{lasting(round(shard['ahead_seconds'] * SECOND))} ahead"
 
 
 def _maintenance_lines(told: dict[str, Any]) -> list[str]:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
+
+from laminar_dagster.semantics.time import DAY, HOUR, MINUTE, SECOND
+
+LENGTHS = tuple(pairwise((("d", DAY), ("h", HOUR), ("min", MINUTE), ("s", SECOND))))
 
 
 def plain(value: Any) -> Any:
@@ -28,3 +33,14 @@ def sized(count: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} GiB"
+
+
+def lasting(micros: int) -> str:
+    """A length of time for people, in its two greatest units: `2 h 5 min`, `3.25 s`."""
+    if micros < 0:
+        return f"-{lasting(-micros)}"
+    if micros < MINUTE:
+        return f"{micros / SECOND:g} s"
+    unit, smaller = next(pair for pair in LENGTHS if micros >= pair[0][1])
+    rest = micros % unit[1] // smaller[1]
+    return f"{micros // unit[1]} {unit[0]}" + (f" {rest} {smaller[0]}" if rest else "")

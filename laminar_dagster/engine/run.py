@@ -115,17 +115,22 @@ class ViewRun:
     def drain(self, on_epoch: Callable[[CommitRow], None] = lambda _: None) -> list[CommitRow]:
         """Run epochs until there is nothing to do, or as many as the options allow; deliver each to the sinks.
 
+        An epoch that took nothing from the sources is the last one: it moved time as far as the clock is, and the clock
+        goes on for ever.
         A sink that fails does not keep the view from going on: its failure is raised when the epochs are done.
         """
         done: list[CommitRow] = []
         self.deliveries.catch_up()
         while self.options.max_epochs is None or len(done) < self.options.max_epochs:
+            was_planned = self.unfinished is not None
             commit = self.step()
             if commit is None:
                 break
             done.append(commit)
             on_epoch(commit)
             self.deliveries.catch_up()
+            if not commit.counts["commits"] and not was_planned:
+                break
         self.deliveries.require_success()
         return done
 

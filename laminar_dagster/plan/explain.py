@@ -25,14 +25,14 @@ class Node:
 
 def explain(plan: Plan) -> str:
     """Sources, watermark, window, keys, expressions, partial/merge/finish, emission, sink and state, as a tree."""
-    return "\n".join(_lines(_tree(plan)))
+    return "\n".join(tree_lines(_tree(plan)))
 
 
-def _lines(node: Node) -> list[str]:
+def tree_lines(node: Node) -> list[str]:
     lines = [node.text]
     for position, child in enumerate(node.children):
         last = position == len(node.children) - 1
-        first, *rest = _lines(child)
+        first, *rest = tree_lines(child)
         lines.append(("└─ " if last else "├─ ") + first)
         lines += [("   " if last else "│  ") + line for line in rest]
     return lines

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from laminar_dagster.engine.metrics import METRICS
+from tests.cli.told_epochs import laminar as in_process
+
 pytestmark = pytest.mark.spark
 
 SQL = """
@@ -60,6 +63,11 @@ def look(root: Path, *arguments: str) -> Any:
     found = laminar(root, *arguments, PATH="/nowhere", JAVA_HOME="")
     assert found.returncode == 0, found.stderr
     return found.stdout
+
+
+def here(root: Path, *arguments: str) -> str:
+    """The same within this process, which is quicker."""
+    return str(in_process(root, *arguments).stdout)
 
 
 def test_run_says_what_it_did_and_a_second_run_finds_nothing_new(project: Path, connect_url: str) -> None:
@@ -119,6 +127,94 @@ def test_explain_prints_the_plan_as_a_tree(project: Path) -> None:
     text = look(project, "explain", "per_minute")
     for word in ("sales", "watermark", "TUMBLE", "region", "SUM", "ON WINDOW CLOSE", "append", "bucket"):
         assert word.lower() in text.lower()
+
+
+def test_explain_tells_of_a_window_what_the_engine_left_behind(project: Path) -> None:
+    time = ("--window", "2026-01-01T12:00:30Z", "--json")
+    (closed,) = json.loads(look(project, "explain", "per_minute", *time))["windows"]
+    (open_,) = json.loads(here(project, "explain", "per_minute", *time, "--epoch", "1"))["windows"]
+    assert (closed["open"], closed["closed"]["epoch"]) == (False, 1)
+    assert open_["emissions"] == closed["emissions"]
+    (emission,) = closed["emissions"]
+    assert (emission["epoch"], emission["operations"], emission["reason"]) == (1, {"+I": 2}, "the window closed")
+    assert closed["set_aside"] == [{"kind": "late", "reason": "allowed_lateness_exceeded", "rows": 1}]
+    (last,) = json.loads(here(project, "explain", "per_minute", "--window", "2026-01-01T12:02:00Z", "--json"))[
+        "windows"
+    ]
+    assert (last["open"], last["rows"], last["groups"], last["opened_in_epoch"]) == (True, 1, 1, 2)
+    assert (last["missing_seconds"], last["shards"][0]["needs_event_time"]) == (35, "2026-01-01T12:03:05Z")
+
+
+OTHER_VIEWS = """
+CREATE MATERIALIZED VIEW sessions AS
+SELECT window_start, window_end, region, COUNT(*) AS n FROM SESSION(sales, at, INTERVAL '1' MINUTE)
+GROUP BY window_start, window_end, region EMIT ON WINDOW CLOSE;
+CREATE MATERIALIZED VIEW corrected AS
+SELECT region, COUNT(*) AS n FROM TUMBLE(sales, at, INTERVAL '1' MINUTE)
+GROUP BY window_start, window_end, region ALLOW LATENESS INTERVAL '5' MINUTE EMIT ON UPDATE;
+"""
+
+
+def test_explain_tells_of_sessions_and_of_corrections(tmp_path: Path, connect_url: str) -> None:
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql" / "views.sql").write_text(SQL.split("CREATE MATERIALIZED")[0] + OTHER_VIEWS)
+    (tmp_path / "landing").mkdir()
+    for name, lines in (("1.json", FIRST), ("2.json", SECOND)):
+        (tmp_path / "landing" / name).write_text("\n".join(lines))
+        assert laminar(tmp_path, "run", LAMINAR_SPARK=connect_url).returncode == 0
+
+    def windows(view: str, time: str, *more: str) -> list[dict[str, Any]]:
+        text = here(tmp_path, "explain", view, "--window", f"2026-01-01T{time}Z", "--json", *more)
+        found: list[dict[str, Any]] = json.loads(text)["windows"]
+        return found
+
+    (going,) = windows("sessions", "12:02:00")
+    assert (going["open"], going["keys"], going["rows"]) == (True, {"region": "eu"}, 2)
+    assert (going["window_start"], going["window_end"]) == ("2026-01-01T12:01:40Z", "2026-01-01T12:03:30Z")
+    ended = windows("sessions", "12:00:40")
+    assert [(s["keys"]["region"], s["open"], s["emissions"][0]["epoch"]) for s in ended] == [
+        ("eu", False, 1),
+        ("us", False, 1),
+    ]
+    (revised,) = windows("corrected", "12:00:00", "--key", "region=eu")
+    assert (revised["open"], revised["rows"], revised["closes_at_watermark"]) == (True, 2, "2026-01-01T12:06:00Z")
+    assert [(row["_op"], row["n"]) for row in revised["emitted_rows"]] == [("+I", 1), ("-U", 1), ("+U", 2)]
+    assert [emission["reason"] for emission in revised["emissions"]] == [
+        "the watermark passed the window's end",
+        "a correction, by rows that came after it",
+    ]
+
+
+def test_metrics_have_all_that_the_epoch_log_counts(project: Path) -> None:
+    lines = [json.loads(line) for line in here(project, "metrics", "--format", "json").splitlines()]
+    found = {line["metric"]: line["value"] for line in lines}
+    assert found["laminar_input_rows_total"] == len(FIRST) + len(SECOND)
+    assert (found["laminar_late_rows_total"], found["laminar_error_rows_total"]) == (1, 2)
+    assert {line["step"] for line in lines if "step" in line} == {"read", "fold", "close"}
+    epochs = json.loads(here(project, "state", "per_minute", "--history", "--json"))["epochs"]
+    counted = {f"counts.{name}" for epoch in epochs for name in epoch["counts"]}
+    assert counted - {metric.origin.split("`")[1] for metric in METRICS} == set()
+
+
+def test_verify_finds_a_view_right_until_its_source_says_something_else(project: Path, connect_url: str) -> None:
+    found = laminar(project, "verify", "per_minute", LAMINAR_SPARK=connect_url)
+    assert (found.returncode, found.stdout) == (
+        0,
+        "per_minute: 2 window(s), 3 row(s) recomputed up to 2026-01-01T12:02:25Z; all as in the view\n",
+    ), found.stderr
+    source = project / "landing" / "1.json"
+    times = (source.stat().st_atime, source.stat().st_mtime)
+    source.write_text("\n".join(FIRST).replace("1.10", "1.20"))
+    os.utime(source, times)
+    try:
+        found = laminar(project, "verify", "per_minute", "--json", LAMINAR_SPARK=connect_url)
+    finally:
+        source.write_text("\n".join(FIRST))
+        os.utime(source, times)
+    told = json.loads(found.stdout)
+    assert (found.returncode, told["missing"], told["unexpected"]) == (1, 1, 1)
+    assert (told["missing_rows"][0]["total"], told["unexpected_rows"][0]["total"]) == ("1.20", "1.10")
+    assert [entry.name for entry in (project / "data").iterdir()] == ["per_minute"]
 
 
 def test_an_unknown_view_is_an_error_with_the_name_that_was_meant(project: Path) -> None:

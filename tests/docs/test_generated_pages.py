@@ -23,7 +23,7 @@ def generator() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["aggregates.md", "cli.md"])
+@pytest.mark.parametrize("name", ["aggregates.md", "cli.md", "metrics.md"])
 def test_the_page_is_as_the_generator_writes_it(generator: ModuleType, name: str) -> None:
     page = ROOT / "docs" / "reference" / name
     assert page.read_text(encoding="utf-8") == generator.PAGES[name](), "run: python docs/generate.py"

@@ -44,9 +44,12 @@ commits = st.lists(st.lists(rows, min_size=1, max_size=5), min_size=2, max_size=
 
 
 def with_retractions(drawn: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
-    """Each commit but the first takes back what the one before it brought first, and its own last row."""
+    """Each commit but the first takes back what the one before it brought first, and its own last row.
+
+    Of a commit with one row that is the same row, which can be taken back once.
+    """
     return [
-        [*commit, *({**row, "_weight": -1} for row in (commit[-1], before[0]) if before is not commit)]
+        [*commit, *({**row, "_weight": -1} for row in (*commit[1:][-1:], before[0]) if before is not commit)]
         for commit, before in zip(drawn, [drawn[0], *drawn], strict=False)
     ]
 

@@ -1,0 +1,78 @@
+"""`laminar verify`: whether a view's closed windows are what its sources say, row by row."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, ViewArgument, project_of
+from laminar_dagster.cli.values import plain, shown
+from laminar_dagster.engine.session import open_session
+from laminar_dagster.semantics.time import to_iso
+
+if TYPE_CHECKING:
+    from laminar_dagster.engine.verifying import Difference, Verified
+
+
+def verify(
+    view: ViewArgument,
+    project: ProjectOption = None,
+    data: DataOption = None,
+    since: Annotated[str | None, typer.Option("--from", help="Only windows that start at this time or later.")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Only windows that start before this time.")] = None,
+    spark: Annotated[str | None, typer.Option(help="local[*], sc://host:port or a master URL.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute a view from its retained sources, and compare the closed windows. If they differ, it ends with 1."""
+    from laminar_dagster.engine.verifying import Range, verify, window_bounds
+    from laminar_dagster.engine.window_account import moment_of
+
+    found = project_of(project, data)
+    plan = found.plan(view)
+    window_bounds(plan.query)
+    bounds = {"since": since, "to": to}
+    range_ = Range(**{name: moment_of(text) for name, text in bounds.items() if text is not None})
+    with Console(stderr=True).status("recomputing"):
+        session = open_session(found.spark_settings(spark))
+        verified = verify(plan, session, project=found.root, data=found.data, range_=range_)
+    _report(view, verified, as_json)
+    raise typer.Exit(0 if verified is None or verified.is_right else 1)
+
+
+def _report(view: str, verified: Verified | None, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"view": view, **({"windows": 0} if verified is None else _data(verified))}))
+    elif verified is None:
+        typer.echo(f"{view}: no closed window to compare")
+    else:
+        rows = f"{verified.windows} window(s), {verified.rows} row(s) recomputed up to {to_iso(verified.until)}"
+        typer.echo(f"{view}: {rows}; {'all as in the view' if verified.is_right else 'the view differs'}")
+        _print_rows("the view should have, and has not", verified.missing)
+        _print_rows("the view has, and should not", verified.unexpected)
+
+
+def _data(verified: Verified) -> dict[str, Any]:
+    return {
+        "windows": verified.windows,
+        "rows": verified.rows,
+        "until": to_iso(verified.until),
+        "missing": verified.missing.count,
+        "unexpected": verified.unexpected.count,
+        "missing_rows": [_plain(row) for row in verified.missing.rows],
+        "unexpected_rows": [_plain(row) for row in verified.unexpected.rows],
+    }
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: plain(value) for name, value in row.items()}
+
+
+def _print_rows(what: str, difference: Difference) -> None:
+    if difference.count == 0:
+        return
+    typer.echo(f"{what}: {difference.count} row(s)")
+    for row in difference.rows:
+        typer.echo("  " + ", ".join(f"{name} = {shown(value)}" for name, value in row.items()))

@@ -1,0 +1,155 @@
+"""Recomputes a view from its retained sources, beside it, and compares the windows that are closed in both.
+
+The recomputation is the view itself, from an empty state and in large epochs: results do not depend on how rows were
+cut into epochs, so any difference is a defect, a source that changed, or a matter of the clock.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
+from laminar_dagster.engine.run import RunOptions, open_view
+from laminar_dagster.engine.window_evidence import output_bounds
+from laminar_dagster.errors import LaminarError
+from laminar_dagster.plan.plan import Plan
+from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.windows import longest_window
+from state_store import CommitRow, StoreReader
+from state_store import format as f
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyspark.sql import SparkSession
+
+LISTED = 20
+SHOWN, EXPECTED = "shown", "expected"
+FLOATS_DIFFER_BY = 1e-9
+ALWAYS = 1 << 62
+
+
+@dataclass(frozen=True)
+class Range:
+    """Windows that start in [since, to)."""
+
+    since: int = -ALWAYS
+    to: int = ALWAYS
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Rows that only one of two tables has: how many, and the first of them."""
+
+    count: int
+    rows: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """`missing` are rows that the view should have, `unexpected` those that it should not."""
+
+    rows: int
+    windows: int
+    until: int
+    missing: Difference
+    unexpected: Difference
+
+    @property
+    def is_right(self) -> bool:
+        return self.missing.count == self.unexpected.count == 0
+
+
+def verify(plan: Plan, spark: SparkSession, *, project: Path, data: Path, range_: Range) -> Verified | None:
+    """Compare a view with what its sources say; None if nothing is closed in both."""
+    window_bounds(plan.query)
+    reader = StoreReader(data / plan.query.view)
+    commit = reader.commit() if reader.exists else None
+    if commit is None:
+        return None
+    with recomputed(plan, spark, commit, project=project, data=data) as again:
+        last = again.commit() if again.exists else None
+        watermarks = [commit.watermark, last.watermark if last else None]
+        known = [watermark for watermark in watermarks if watermark is not None]
+        if len(known) < len(watermarks):
+            return None
+        return compared(plan.query, reader, again, min(known) - plan.query.lateness, range_)
+
+
+@contextmanager
+def recomputed(
+    plan: Plan, spark: SparkSession, commit: CommitRow, *, project: Path, data: Path
+) -> Iterator[StoreReader]:
+    """The view's store, made anew in a directory that goes away; nothing is delivered to sinks."""
+    options = RunOptions(now=lambda: commit.processing_time)
+    with tempfile.TemporaryDirectory(prefix=".verify-", dir=data) as place:
+        scratch = Path(place)
+        for upstream in {entry.source.options.get("view") for entry in plan.query.inputs} - {None}:
+            (scratch / str(upstream)).symlink_to((data / str(upstream)).absolute())
+        with open_view(plan, spark, project=project, data=scratch, options=options) as view:
+            while view.step() is not None:
+                pass
+        yield StoreReader(scratch / plan.query.view)
+
+
+def window_bounds(query: Query) -> tuple[str, str]:
+    """Start and end of an output row's window. Of one that the view does not select, a bound that is safe."""
+    start, end = output_bounds(query)
+    longest = longest_window(query.window)
+    if start is not None and end is not None:
+        return start, end
+    if longest is None or (start is None and end is None):
+        raise LaminarError(
+            "LMR0714",
+            f'the rows of view "{query.view}" do not tell their window',
+            hint="Select window_start and window_end. A view without a window cannot be verified.",
+        )
+    return start or f"({end} - {longest})", end or f"({start} + {longest})"
+
+
+def compared(query: Query, reader: StoreReader, again: StoreReader, until: int, range_: Range) -> Verified | None:
+    tables = {SHOWN: _output(reader), EXPECTED: _output(again)}
+    like = next((table for table in tables.values() if table is not None), None)
+    if like is None:
+        return None
+    start, end = window_bounds(query)
+    wanted = f"{end} <= {until} AND {start} >= {range_.since} AND {start} < {range_.to}"
+    with connection() as db:
+        for name, table in tables.items():
+            rows = f"{like} WHERE false" if table is None else f"{table} WHERE {wanted}"
+            db.execute(f"CREATE TEMP TABLE {name} AS SELECT {_columns(query)}, {start} AS _start FROM {rows}")
+        counts = db.sql(f"SELECT count(*), count(DISTINCT _start) FROM {EXPECTED}").fetchone()
+        missing, unexpected = _only_in(db, query, EXPECTED, SHOWN), _only_in(db, query, SHOWN, EXPECTED)
+    rows, windows = counts or (0, 0)
+    return Verified(rows, windows, until, missing, unexpected)
+
+
+def _columns(query: Query) -> str:
+    return ", ".join(quoted(named.name) for named in query.output)
+
+
+def _output(reader: StoreReader) -> str | None:
+    files = reader.files(f.OUTPUT)
+    return parquet(reader.table(f.OUTPUT).absolute(files)) if files else None
+
+
+def _only_in(db: DuckDBPyConnection, query: Query, one: str, other: str) -> Difference:
+    """Rows of a table that the other has not, or not as often; sums of floats may differ in their last digits."""
+    columns = _columns(query)
+    rest = f"(SELECT {columns} FROM {{}} EXCEPT ALL SELECT {columns} FROM {{}})"
+    mine, others = rest.format(one, other), rest.format(other, one)
+    near = " AND ".join(_near(quoted(named.name), named.type.is_float) for named in query.output)
+    has_floats = any(named.type.is_float for named in query.output)
+    where = f"WHERE NOT EXISTS (SELECT 1 FROM {others} b WHERE {near})" if has_floats else ""
+    found = db.sql(f"SELECT a.* FROM {mine} a {where} ORDER BY ALL").to_arrow_table()
+    return Difference(found.num_rows, found.slice(0, LISTED).to_pylist())
+
+
+def _near(column: str, is_float: bool) -> str:
+    same = f"a.{column} IS NOT DISTINCT FROM b.{column}"
+    scale = f"greatest(abs(a.{column}), abs(b.{column}))"
+    return f"({same} OR abs(a.{column} - b.{column}) <= {FLOATS_DIFFER_BY} * {scale})" if is_float else same
