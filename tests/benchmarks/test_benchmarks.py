@@ -68,7 +68,7 @@ def test_state_rows_do_not_follow_the_number_of_events(run: Run) -> None:
 
 
 def test_a_table_kept_up_to_date_is_the_same_as_the_one_that_a_stream_merges_into(run: Run) -> None:
-    report = run(changes.main)
+    report = run(changes.main, "--workload", "changes")
     assert all(rows > 0 for rows in report["merge"]["rows_out"].values())
     rows = [looks["rows"] for looks in report["reading"].values()]
     assert rows == sorted(rows)
