@@ -25,7 +25,7 @@ def maintain(
 ) -> None:
     """Merge small files and delete those that no retained epoch needs. Runs do the same, a little after each epoch."""
     found = project_of(project, data)
-    plans = [found.plan(view) for view in views] if views else list(found.plans())
+    plans = found.chosen(views)
     done = [maintain_and_report(plan, found, as_json) for plan in plans]
     raise typer.Exit(0 if all(done) else 1)
 

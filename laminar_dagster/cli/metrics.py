@@ -51,7 +51,7 @@ def metrics(
 
 
 def samples_in(project: Project, view: str | None) -> list[Sample]:
-    plans = [project.plan(view)] if view else project.plans()
+    plans = project.chosen([view] if view else None)
     found = [samples_of(plan.query, StoreReader(project.store(plan.query.view))) for plan in plans]
     return [sample for samples in found for sample in samples]
 

@@ -50,7 +50,7 @@ def run(
     from laminar_dagster.engine.run import RunOptions
 
     found = project_of(project, data)
-    plans = [found.plan(view) for view in views] if views else list(found.plans())
+    plans = found.chosen(views)
     options = RunOptions(
         max_rows,
         max_files,

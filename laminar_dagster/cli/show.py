@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, EpochOption, ProjectOption, ViewArgument, project_of
-from laminar_dagster.cli.values import plain, shown
+from laminar_dagster.cli.values import plain, plain_row, shown
 from laminar_dagster.errors import LaminarError
 from state_store import StoreReader
 from state_store import format as f
@@ -110,7 +110,7 @@ def _shown_columns(rows: pa.Table) -> list[str]:
 
 def _print_json(rows: pa.Table) -> None:
     for row in rows.to_pylist():
-        typer.echo(json.dumps({name: plain(value) for name, value in row.items()}))
+        typer.echo(json.dumps(plain_row(row)))
 
 
 def _print_csv(rows: pa.Table) -> None:

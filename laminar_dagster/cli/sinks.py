@@ -29,7 +29,7 @@ def sinks(
 ) -> None:
     """List the sinks: target, the epoch up to which it has the view, and how many epochs it is behind."""
     found = project_of(project, data)
-    plans = [found.plan(view) for view in views] if views else list(found.plans())
+    plans = found.chosen(views)
     entries = [entry for plan in plans for entry in standing(plan, found)]
     if as_json:
         for entry in entries:

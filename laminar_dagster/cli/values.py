@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import pairwise
@@ -23,6 +24,14 @@ def plain(value: Any) -> Any:
 
 def shown(value: Any) -> str:
     return "" if value is None else str(plain(value))
+
+
+def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: plain(value) for name, value in row.items()}
+
+
+def shown_row(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {shown(value)}" for name, value in row.items())
 
 
 def sized(count: int) -> str:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, ViewArgument, project_of
-from laminar_dagster.cli.values import plain, shown
+from laminar_dagster.cli.values import plain_row, shown_row
 from laminar_dagster.engine.session import open_session
 from laminar_dagster.semantics.time import to_iso
 
@@ -61,13 +61,9 @@ def _data(verified: Verified) -> dict[str, Any]:
         "until": to_iso(verified.until),
         "missing": verified.missing.count,
         "unexpected": verified.unexpected.count,
-        "missing_rows": [_plain(row) for row in verified.missing.rows],
-        "unexpected_rows": [_plain(row) for row in verified.unexpected.rows],
+        "missing_rows": [plain_row(row) for row in verified.missing.rows],
+        "unexpected_rows": [plain_row(row) for row in verified.unexpected.rows],
     }
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: plain(value) for name, value in row.items()}
 
 
 def _print_rows(what: str, difference: Difference) -> None:
@@ -75,4 +71,4 @@ def _print_rows(what: str, difference: Difference) -> None:
         return
     typer.echo(f"{what}: {difference.count} row(s)")
     for row in difference.rows:
-        typer.echo("  " + ", ".join(f"{name} = {shown(value)}" for name, value in row.items()))
+        typer.echo(f"  {shown_row(row)}")

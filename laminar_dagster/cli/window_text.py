@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from laminar_dagster.cli.values import lasting, plain, shown
+from laminar_dagster.cli.values import lasting, plain_row, shown_row
 from laminar_dagster.engine.window_account import Emission, Waiting, WindowAccount
 from laminar_dagster.engine.window_evidence import Turn
 from laminar_dagster.plan.explain import Node, tree_lines
@@ -21,7 +21,7 @@ def as_text(view: str, epoch: int, account: WindowAccount) -> str:
     emissions = [Node(_emission(emission)) for emission in account.emissions]
     parts.append(Node("emissions" if emissions else "emissions: none", emissions))
     if account.rows:
-        parts.append(Node("rows", [Node(_row(row)) for row in account.rows]))
+        parts.append(Node("rows", [Node(shown_row(row)) for row in account.rows]))
     parts += [Node(note) for note in account.notes]
     title = f"{view}: window {to_iso(window.start)} to {to_iso(window.end)}{of}, as of epoch {epoch}"
     return "\n".join(tree_lines(Node(title, parts)))
@@ -71,10 +71,6 @@ def _emission(emission: Emission) -> str:
     return f"epoch {turn.epoch} at {to_iso(turn.processing_time)}: {operations}; {emission.reason} ({moved})"
 
 
-def _row(row: Any) -> str:
-    return ", ".join(f"{name} = {shown(value)}" for name, value in row.items())
-
-
 def as_data(account: WindowAccount) -> dict[str, Any]:
     held = account.held
     return {
@@ -96,7 +92,7 @@ def as_data(account: WindowAccount) -> dict[str, Any]:
             {**_turn(emission.turn), "reason": emission.reason, "operations": dict(emission.operations)}
             for emission in account.emissions
         ],
-        "emitted_rows": [{name: plain(value) for name, value in row.items()} for row in account.rows],
+        "emitted_rows": [plain_row(row) for row in account.rows],
         "notes": list(account.notes),
     }
 

@@ -34,14 +34,18 @@ HIDDEN = "hidden_until"
 def write_partials(runtime: Runtime, window_state: WindowState, batch: Batch, kept: DataFrame) -> list[DataFile]:
     """The epoch's partials as files below the state table, in buckets of the pane's end."""
     runtime.fit_to(batch.rows)
-    together = runtime.gathered(kept, 0 if batch.is_one_split else batch.rows)
-    frame = trimmed(runtime.plan, window_state.partials(runtime, together))
+    frame = trimmed(runtime.plan, window_state.partials(runtime, in_few_tasks(runtime, batch, kept)))
     buckets = _buckets(runtime.plan, batch)
     if len(buckets) == 1:
         folder = f"{BUCKET}={buckets.pop()}"
         return write_frame(runtime, f.PARTIALS, frame, rows=batch.rows, folder=folder)
     bucketed = frame.selectExpr("*", f"{bucket_sql(runtime.plan)} AS {BUCKET}")
     return write_frame(runtime, f.PARTIALS, bucketed, rows=batch.rows, partition_by=BUCKET)
+
+
+def in_few_tasks(runtime: Runtime, batch: Batch, kept: DataFrame) -> DataFrame:
+    """The epoch's rows, in one task where they are few or Spark reads them in one anyway."""
+    return runtime.gathered(kept, 0 if batch.is_one_split else batch.rows)
 
 
 def bucket_sql(plan: Plan) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -67,6 +67,10 @@ class Project:
             script += parse_script(file.read_text(encoding="utf-8"), _shown(file, self.root))
         queries = resolve(script, lambda source: schema_of(source, self.root), self.configuration)
         return tuple(plan_view(query) for query in queries)
+
+    def chosen(self, views: Sequence[str] | None) -> list[Plan]:
+        """The plans of these views; of all, where none is named."""
+        return [self.plan(view) for view in views] if views else list(self.plans())
 
     def plan(self, view: str) -> Plan:
         plans = {plan.query.view: plan for plan in self.plans()}

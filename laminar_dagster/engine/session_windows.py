@@ -23,6 +23,7 @@ from laminar_dagster.engine.merging import matching
 from laminar_dagster.engine.partials import (
     BUCKET,
     bucket_sql,
+    in_few_tasks,
     merge_expressions,
     partial_expressions,
     prepared_columns,
@@ -124,7 +125,7 @@ class SessionWindows:
         if rest or rows > BROUGHT_ROWS or not (due or _may_be_over(runtime.plan.query, batch, until)):
             return None
         runtime.fit_to(rows)
-        fragments = self.partials(runtime, runtime.gathered(kept, 0 if batch.is_one_split else batch.rows))
+        fragments = self.partials(runtime, in_few_tasks(runtime, batch, kept))
         expr, seen = functions_of(runtime.spark).expr, observation_for(runtime.spark, f"fragments_{runtime.epoch}")
         counts = (expr("count(*) AS fragments"), expr(f"count_if(pane_end <= {until}L) AS due"))
         taken = fragments.observe(seen, *counts)
@@ -194,10 +195,8 @@ class SessionWindows:
             wanted += self._passing(runtime, change)
         if not wanted:
             return None
-        keys = reduce(
-            lambda a, b: a.unionByName(b), [frame.select(KEY_HASH, *runtime.plan.session_keys) for frame in wanted]
-        )
-        return matching(runtime, state_frame(runtime, change.files), keys, [KEY_HASH, *runtime.plan.session_keys])
+        keys = reduce(lambda a, b: a.unionByName(b), [frame.select(*self._by(runtime)) for frame in wanted])
+        return matching(runtime, state_frame(runtime, change.files), keys, self._by(runtime))
 
     def _passing(self, runtime: Runtime, change: Change) -> list[DataFrame]:
         """Fragments whose end, or the time until which they wait for late rows, the watermark passes just now."""
