@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
+import pyarrow as pa
 import typer
 from rich import box
 from rich.console import Console
@@ -18,6 +19,8 @@ from rich.table import Table
 
 from assets.generator import Made, generate
 from laminar_dagster.cli.run import run_with_progress
+from laminar_dagster.cli.show import select
+from laminar_dagster.cli.values import shown
 from laminar_dagster.engine.project import Project
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.integration.spark import session_for
@@ -26,15 +29,17 @@ from laminar_dagster.semantics.time import to_datetime
 from state_store import CommitRow, StoreError, StoreReader
 from state_store import format as f
 
-SHOWN_VIEW = "sales_per_minute"
-SHOWN_ROWS = 10
+SHOWN_ROWS = 4
 EXAMPLE_WIDTH = 38
+BOUNDS = ("window_start", "window_end")
+HEADINGS = ("epochs", "in", "late", "errors", "closed", "out")
 COUNTED = ("rows_in", "late", "error", "windows_closed", "rows_out")
 NEXT = (
     (".venv/bin/laminar state sales_per_minute", "open windows, watermark"),
     (".venv/bin/laminar show sales_per_minute --side-output", "the rows set aside"),
-    (".venv/bin/laminar explain sales_per_minute", "the plan, step by step"),
-    ("make demo", "ten more minutes"),
+    (".venv/bin/laminar changes customer_balance", "each change of a balance"),
+    (".venv/bin/laminar explain sales_per_hour", "the plan, step by step"),
+    ("make demo", "half an hour more"),
     ("make dev", "the views in Dagster"),
     ("make test", "the test suite"),
 )
@@ -53,7 +58,8 @@ def demo(
     console.print(escape(_events_line(made)))
     runs = _run_views(found, console)
     show_runs(console, runs)
-    show_results(console, StoreReader(found.store(SHOWN_VIEW)))
+    for plan in found.plans():
+        show_results(console, plan, StoreReader(found.store(plan.query.view)))
     show_side_output(console, found, list(runs))
     show_next(console)
 
@@ -73,8 +79,8 @@ def _events_line(made: Made | None) -> str:
     faults = ", ".join(f"{count} {kind}" for kind, count in made.faults.items())
     since, until = to_datetime(made.since), to_datetime(made.until)
     return (
-        f"  {made.sales} sales in {made.sales_files} files, "
-        f"{made.payments} payments in {made.payment_commits} commits\n"
+        f"  {made.sales} sales, {made.clicks} clicks, {made.payments} payments, "
+        f"{made.corrected} of them corrected and {made.cancelled} cancelled\n"
         f"  event time {since:%Y-%m-%d %H:%M} to {until:%H:%M} UTC\n"
         f"  wrong on purpose: {faults}"
     )
@@ -97,29 +103,39 @@ def _run_views(project: Project, console: Console) -> Runs:
 
 
 def show_runs(console: Console, runs: Runs) -> None:
-    table = _table("view", "epochs", "in", "late", "errors", "closed", "out", "watermark", numbers=slice(1, 7))
+    table = _table("view", *HEADINGS, "watermark", right=HEADINGS)
     for view, commits in runs.items():
         counts = [str(sum(c.counts.get(name, 0) for c in commits)) for name in COUNTED]
         watermark = commits[-1].watermark if commits else None
-        shown = "-" if watermark is None else f"{to_datetime(watermark):%m-%d %H:%M:%S}"
-        table.add_row(view, str(len(commits)), *counts, shown)
+        reached = "-" if watermark is None else f"{to_datetime(watermark):%m-%d %H:%M:%S}"
+        table.add_row(view, str(len(commits)), *counts, reached)
     _print(console, "What this run did: epochs, rows, windows closed, how far event time has come", table)
 
 
-def show_results(console: Console, reader: StoreReader) -> None:
-    rows = [row for row in reader.read(f.OUTPUT).to_pylist() if row]
-    rows.sort(key=lambda row: (row["window_start"], row["region"] or ""))
-    table = _table("window", "region", "sales", "items", "revenue", numbers=slice(2, 5))
-    for row in rows[-SHOWN_ROWS:]:
-        window = f"{row['window_start']:%Y-%m-%d %H:%M} – {row['window_end']:%H:%M}"
-        table.add_row(window, *(str(row[name]) for name in ("region", "sales", "items", "revenue")))
-    shown = min(SHOWN_ROWS, len(rows))
-    _print(console, f"{SHOWN_VIEW}: the last {shown} of {len(rows)} rows of closed windows", table)
+def show_results(console: Console, plan: Plan, reader: StoreReader) -> None:
+    """The newest rows of a view, its window in one column."""
+    output = reader.read(f.OUTPUT)
+    if output.num_columns == 0:
+        return
+    rows, total = select(output, where=None, limit=SHOWN_ROWS, side_output=False)
+    columns = [named.name for named in plan.query.output if named.name not in BOUNDS]
+    windowed = set(BOUNDS) <= set(rows.column_names)
+    numbers = [c for c in columns if not pa.types.is_string(rows.schema.field(c).type)]
+    table = _table(*(["window"] if windowed else []), *columns, right=numbers)
+    for row in rows.to_pylist():
+        table.add_row(*([_window(row)] if windowed else []), *(shown(row[name]) for name in columns))
+    said = plan.query.labels.get("description", "")
+    _print(console, f"{plan.query.view}: the last {rows.num_rows} of {total} rows", table, said)
+
+
+def _window(row: dict[str, Any]) -> str:
+    start, end = row["window_start"], row["window_end"]
+    return f"{start:%m-%d %H:%M} – {end:{'%H:%M' if start.date() == end.date() else '%m-%d %H:%M'}}"
 
 
 def show_side_output(console: Console, project: Project, views: list[str]) -> None:
     """How many rows of each kind were set aside so far, with one of each to look at."""
-    table = _table("view, kind: reason", "rows", "one of them", numbers=slice(1, 2))
+    table = _table("view, kind: reason", "rows", "one of them", right=["rows"])
     table.columns[2].max_width = EXAMPLE_WIDTH
     for view in views:
         rows = StoreReader(project.store(view)).read(f.SIDE_OUTPUT).to_pylist()
@@ -139,16 +155,17 @@ def show_next(console: Console) -> None:
     _print(console, "What to try next", table)
 
 
-def _table(*columns: str, numbers: slice = slice(0)) -> Table:
+def _table(*columns: str, right: Sequence[str] = ()) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    right = columns[numbers]
     for name in columns:
         table.add_column(name, justify="right" if name in right else "left", no_wrap=True, overflow="ellipsis")
     return table
 
 
-def _print(console: Console, title: str, table: Table) -> None:
+def _print(console: Console, title: str, table: Table, said: str = "") -> None:
     console.print(f"\n[bold]{escape(title)}[/]")
+    if said:
+        console.print(f"[dim]{escape(said)}[/]")
     console.print(table)
 
 

@@ -59,6 +59,8 @@ class CommitRow:
     counts: Mapping[str, int]
     seconds: Mapping[str, float] = field(default_factory=dict)
     carried: Mapping[str, Any] = field(default_factory=dict)
+    taken: Sequence[Any] = ()
+    corrected: Mapping[str, Any] = field(default_factory=dict)
     maintenance: Mapping[str, Any] = field(default_factory=dict)
     written_at: int = 0
 
@@ -107,6 +109,16 @@ class EpochLog:
         wanted = [("epoch", "=", epoch), ("kind", "=", "commit")]
         rows = (row for file in files for row in self._table(file, filters=wanted).to_pylist())
         return next((_commit_row(row) for row in rows), None)
+
+    def history(self) -> Iterator[tuple[PlanRow, CommitRow]]:
+        """Every committed epoch as it was planned and as it ended, oldest first."""
+        plans: dict[int, PlanRow] = {}
+        for file in self._files_newest_first()[::-1]:
+            for row in self._table(file).sort_by("seq").to_pylist():
+                if row["kind"] in ("plan", "claim"):
+                    plans[row["epoch"]] = _plan_row(row)
+                elif row["kind"] == "commit":
+                    yield plans.pop(row["epoch"]), _commit_row(row)
 
     def last_before(self, moment: datetime) -> int | None:
         """The epoch that was the last committed one at this moment; None if there was none."""

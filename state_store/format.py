@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FORMAT_KEY = "laminar.formatVersion"
 LOCK_FILE = "_writer.lock"
 # Checkpoints carry removed files as long as this; nobody here reads them, so the checkpoints may be small.
@@ -17,7 +17,8 @@ SIDE_OUTPUT = "side_output"
 OUTPUT = "output"
 CHANGELOG = "changelog"
 SOURCE_FILES = "source_files"
-TABLES = (PARTIALS, TIMERS, SOURCE_FILES, SIDE_OUTPUT, CHANGELOG, OUTPUT)
+SEEN_KEYS = "seen_keys"
+TABLES = (PARTIALS, TIMERS, SOURCE_FILES, SEEN_KEYS, SIDE_OUTPUT, CHANGELOG, OUTPUT)
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -53,6 +54,14 @@ SOURCE_FILE_SCHEMA = pa.schema(
         ("position", pa.int64()),
     ]
 )
+SEEN_KEY_SCHEMA = pa.schema(
+    [
+        ("source", pa.string()),
+        ("key", pa.string()),
+        ("remembered_until", pa.int64()),
+        ("epoch", pa.int64()),
+    ]
+)
 SIDE_OUTPUT_SCHEMA = pa.schema(
     [
         ("kind", pa.string()),
@@ -70,5 +79,6 @@ SIDE_OUTPUT_SCHEMA = pa.schema(
         ("source", pa.string()),
         ("source_file", pa.string()),
         ("_epoch", pa.int64()),
+        ("folded_epoch", pa.int64()),
     ]
 )

@@ -12,7 +12,7 @@ from state_store.epochs import CommitRow, EpochLog
 from state_store.policy import MaintenancePolicy
 
 # The others are what a view hands on. Those that only grow, people may follow version by version.
-STATE = (f.PARTIALS, f.TIMERS, f.SOURCE_FILES)
+STATE = (f.PARTIALS, f.TIMERS, f.SOURCE_FILES, f.SEEN_KEYS)
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,12 @@ class DeltaDirectory:
         table = self._loaded()
         return {} if table is None else dict(table.metadata().configuration)
 
+    @property
+    def id(self) -> str | None:
+        """What tells this table from another one that was made in the same place."""
+        table = self._loaded()
+        return None if table is None else str(table.metadata().id)
+
     def schema(self) -> pa.Schema:
         table = self._loaded()
         if table is None:

@@ -113,7 +113,7 @@ def _bar(console: Console, view: str, total: int) -> Iterator[Callable[[CommitRo
 
 def report(view: str, commits: list[CommitRow], delivered: Mapping[str, Delivered], as_json: bool) -> None:
     """What the run did, as one line (or one JSON object) per view, and a line for each sink that got something."""
-    totals = {name: sum(c.counts.get(name, 0) for c in commits) for name in REPORTED}
+    totals = {name: sum(c.counts.get(name, 0) for c in commits) for name in (*REPORTED, *OCCASIONAL)}
     last = commits[-1] if commits else None
     watermark = None if last is None or last.watermark is None else to_iso(last.watermark)
     if as_json:
@@ -133,10 +133,17 @@ def _print_epochs(view: str, commits: list[CommitRow], totals: Mapping[str, int]
     ancient = sum(c.counts.get("pre_epoch_rows", 0) for c in commits)
     if ancient:
         typer.echo(f"warning: {view}: {ancient} row(s) are dated before 1970; they are in their true windows", err=True)
-    shown = ", ".join(f"{totals[name]} {label}" for name, label in REPORTED.items())
+    said = {**REPORTED, **{name: label for name, label in OCCASIONAL.items() if totals[name]}}
+    shown = ", ".join(f"{totals[name]} {label}" for name, label in said.items())
     typer.echo(f"{view}: {len(commits)} epoch(s), {shown}; watermark {watermark or 'unknown yet'}")
 
 
+# Said only where there are such rows.
+OCCASIONAL = {
+    "evicted": "evicted",
+    "duplicate": "duplicates",
+    "side_output_dropped": "beyond side_output.max_rows_per_epoch and not kept",
+}
 REPORTED = {
     "rows_in": "rows in",
     "filtered": "filtered",

@@ -48,7 +48,7 @@ def standing(plan: Plan, project: Project) -> list[dict[str, Any]]:
     reader = StoreReader(store)
     commit = reader.commit() if reader.exists else None
     entries: list[dict[str, Any]] = []
-    for sink in plan.query.sinks:
+    for sink in plan.query.delivered_to:
         position = position_of(store, sink)
         entries.append(
             {

@@ -17,12 +17,14 @@ from laminar_dagster.cli.options import DataOption, EpochOption, JsonOption, Pro
 from laminar_dagster.cli.values import lasting, sized
 from laminar_dagster.engine.clock_report import standings
 from laminar_dagster.plan.plan import Plan
-from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.query import SIDE_OUTPUT_KINDS, Query
 from laminar_dagster.semantics.time import SECOND, to_iso
 from laminar_dagster.semantics.windows import Session
 from state_store import CommitRow, StoreReader
 from state_store import format as f
 
+# Columns of the history that are there only if some epoch has something in them.
+OCCASIONAL = {"evicted": "evicted", "duplicate": "dup", "side_output_dropped": "dropped"}
 NO_PANES = pa.schema([("pane_start", pa.int64()), ("pane_end", pa.int64())])
 
 
@@ -180,7 +182,7 @@ def _print_state(view: str, content: dict[str, Any], limit: int) -> None:
         numbers = (str(size["files"]), str(size["rows"]), sized(size["bytes"]))
         tables.add_row(name, *numbers, str(size["disk_files"]), sized(size["disk_bytes"]))
     console.print(tables)
-    for line in _maintenance_lines(content["maintenance"]):
+    for line in [*_drop_lines(content["counts"]), *_maintenance_lines(content["maintenance"])]:
         console.print(line)
 
 
@@ -198,6 +200,13 @@ def _beside_others(shard: dict[str, Any]) -> str:
     return "holds back" if shard["holds_back"] else f"{lasting(round(shard['ahead_seconds'] * SECOND))} ahead"
 
 
+def _drop_lines(counts: dict[str, int]) -> list[str]:
+    """What a limit of the side output left out of the epoch, by kind."""
+    kinds = {kind: counts.get(f"side_output_dropped_{kind}", 0) for kind in SIDE_OUTPUT_KINDS}
+    listed = ", ".join(f"{rows} {kind}" for kind, rows in kinds.items() if rows)
+    return [f"side_output.max_rows_per_epoch left out, in this epoch: {listed}"] if listed else []
+
+
 def _maintenance_lines(told: dict[str, Any]) -> list[str]:
     compaction, vacuum = told["compaction"], told["vacuum"]
     results = told["readable"][f.OUTPUT]
@@ -213,10 +222,12 @@ def _maintenance_lines(told: dict[str, Any]) -> list[str]:
 
 
 def _print_history(entries: list[dict[str, Any]]) -> None:
-    table = _table("epoch", "committed (UTC)", "watermark (UTC)", "in", "late", "errors", "closed", "out", "s")
+    rare = [name for name in OCCASIONAL if any(entry["counts"].get(name) for entry in entries)]
+    shown = {"rows_in": "in", "late": "late", "error": "errors", **{name: OCCASIONAL[name] for name in rare}}
+    shown |= {"windows_closed": "closed", "rows_out": "out"}
+    table = _table("epoch", "committed (UTC)", "watermark (UTC)", *shown.values(), "s")
     for entry in entries:
-        counts = entry["counts"]
-        numbers = [str(counts.get(n, 0)) for n in ("rows_in", "late", "error", "windows_closed", "rows_out")]
+        numbers = [str(entry["counts"].get(name, 0)) for name in shown]
         seconds = f"{sum(entry['seconds'].values()):.2f}"
         watermark = _short(entry["watermark"]) if entry["watermark"] else "-"
         table.add_row(str(entry["epoch"]), _short(entry["committed_at"]), watermark, *numbers, seconds)

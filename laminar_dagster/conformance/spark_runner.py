@@ -15,6 +15,7 @@ from laminar_dagster.conformance.cases import Row, engine_rows
 from laminar_dagster.conformance.harness import Observed
 from laminar_dagster.conformance.laws import rows_are_unique
 from laminar_dagster.conformance.values import engine_value
+from laminar_dagster.engine.correcting import backfill, fold_late
 from laminar_dagster.engine.crash import CrashError, raising_after
 from laminar_dagster.engine.run import RunOptions, run_view
 from laminar_dagster.engine.sources.memory import MemoryConnector
@@ -57,25 +58,36 @@ class SparkRunner:
     def tick(self, now: int | None) -> None:
         moment = time.time_ns() // 1000 if now is None else now
         for plan in self._plans:
-            self._tick_until_done(plan, moment)
+            self._until_done(lambda given, plan=plan: run_view(plan, self._session(), **given), moment)
 
-    def _tick_until_done(self, plan: Plan, now: int) -> None:
+    def backfill(self, view: str, ranges: Sequence[tuple[int, int]], now: int) -> None:
+        plan = self._plan(view)
+        self._until_done(lambda given: backfill(plan, self._session(), ranges=ranges, **given), now)
+
+    def fold_late(self, view: str, now: int, where: str | None = None) -> None:
+        plan = self._plan(view)
+        self._until_done(lambda given: fold_late(plan, self._session(), where=where, **given), now)
+
+    def _until_done(self, run: Callable[[dict[str, Any]], object], now: int) -> None:
         """With `crash`: end after the first write, resume, end after the second, … until a run gets through."""
         writes = 1
         while True:
             hook = raising_after(writes) if self._crash else (lambda _: None)
             options = RunOptions(now=lambda: now, after_write=hook, maintenance=self._maintenance)
             try:
-                run_view(plan, self._session(), project=self._root, data=self._root / "data", options=options)
+                run({"project": self._root, "data": self._root / "data", "options": options})
                 return
             except CrashError:
                 writes += 1
+
+    def _plan(self, view: str) -> Plan:
+        return next(plan for plan in self._plans if plan.query.view == view)
 
     def restart(self) -> None:
         """Nothing is kept between ticks but what is on disk."""
 
     def observe(self, view: str) -> Observed:
-        plan = next(plan for plan in self._plans if plan.query.view == view)
+        plan = self._plan(view)
         reader = StoreReader(self._root / "data" / view)
         commit = reader.commit() if reader.exists else None
         rows = [] if commit is None else _rows(reader, f.OUTPUT, commit)

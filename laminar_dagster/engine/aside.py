@@ -6,28 +6,32 @@ set aside, nothing is checked at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from laminar_dagster.engine.batch import JSON_OPTIONS, TIME, Batch
+from laminar_dagster.engine.duplicates import COMMIT, DUPLICATE, with_duplicates
+from laminar_dagster.engine.evicting import REASONS, evicting
 from laminar_dagster.engine.inline import inline_table
 from laminar_dagster.engine.partials import HIDDEN, shares_panes
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.session_lateness import LATE_SESSION, with_session_lateness
-from laminar_dagster.engine.side_output import side_output_columns
+from laminar_dagster.engine.side_output import as_planned, dropped, original_of, side_output_columns, within_limit
 from laminar_dagster.engine.sources.commits import MESSAGES
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT
 from laminar_dagster.engine.window_sql import first_end_sql, fixed_window, last_end_sql, last_start_sql
 from laminar_dagster.engine.writing import write_frame
-from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.judging import DUPLICATE_KEY
+from laminar_dagster.semantics.query import Query, SideOutput
+from laminar_dagster.semantics.quotas import limits_of
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
 from laminar_dagster.semantics.types import BIGINT, STRING
 from laminar_dagster.semantics.watermark import Progress
 from laminar_dagster.semantics.windows import Session
-from state_store import DataFile
+from state_store import DataFile, PlanRow
 from state_store import format as f
 
 if TYPE_CHECKING:
@@ -35,6 +39,10 @@ if TYPE_CHECKING:
 
 LATE = "allowed_lateness_exceeded"
 FILTERED = "_filtered"
+# Of what kind an entry of the side output is, by its reason; NULL where a row is not set aside.
+KIND = f"""CASE WHEN _reason = '{FILTERED}' THEN NULL WHEN _reason = '{LATE}' THEN 'late'
+                WHEN _reason = '{DUPLICATE_KEY}' THEN 'duplicate' WHEN _reason IN ({REASONS}) THEN 'evicted'
+                WHEN _reason IS NOT NULL THEN 'error' END"""
 # A range of messages names its partition; everything else is a shard as a whole.
 SHARD = f"CASE WHEN {FILE} LIKE '{MESSAGES}%' THEN concat(_source, '/', split_part({FILE}, '/', 2)) ELSE _source END"
 
@@ -51,11 +59,25 @@ class Judged:
         return {name: int(value or 0) for name, value in self.observation.get.items()}
 
 
-def set_aside(runtime: Runtime, batch: Batch, progress: Progress, pinned: Sequence[DataFile]) -> Judged:
+def set_aside(
+    runtime: Runtime,
+    batch: Batch,
+    progress: Progress,
+    pinned: Sequence[DataFile],
+    seen: Sequence[DataFile] = (),
+    *,
+    evicts: bool = False,
+) -> Judged:
+    """Judge the epoch's rows; `pinned` are the files of the state before it, `seen` those of the keys remembered.
+
+    `evicts`: the view's limits may be reached.
+    """
     query = runtime.plan.query
     assert batch.frame is not None
     can_be_late = _can_be_late(query, batch, progress)
-    frame = _with_watermark(runtime, batch, progress) if can_be_late else batch.frame
+    frame = _with_watermark(runtime, batch, progress) if can_be_late or query.finds_duplicates else batch.frame
+    if query.finds_duplicates:
+        frame = with_duplicates(runtime, frame, seen)
     if shares_panes(query):
         frame = frame.selectExpr("*", f"{_hidden(runtime, can_be_late)} AS {HIDDEN}")
     if can_be_late and isinstance(query.window, Session):
@@ -64,20 +86,25 @@ def set_aside(runtime: Runtime, batch: Batch, progress: Progress, pinned: Sequen
         frame = with_session_lateness(runtime, sound, pinned)
     reason = _reason(query, batch, _late_sql(query) if can_be_late else None)
     ancient = {"pre_epoch_rows": f"count_if({TIME} < 0)"} if any((t.low or 0) < 0 for t in batch.times) else {}
-    if reason is None:
+    if reason is None and not evicts:
         where = [] if query.where is None else [f"coalesce({value_sql(query.where)}, false)"]
         return _counted(runtime, frame.filter(" AND ".join(["_kept", *where])), None, {"kept": "count(*)", **ancient})
-    judged = frame.selectExpr("*", f"{reason} AS _reason")
+    judged = frame.selectExpr("*", f"{reason or _verdict(query, batch, None)} AS _reason")
+    judged = evicting(runtime, batch, judged, pinned) if evicts else judged
     counts = {
         "rows_in": "count(*)",
         "filtered": f"count_if(_reason = '{FILTERED}')",
-        "late": f"count_if(_reason = '{LATE}')",
-        "error": f"count_if(_reason IS NOT NULL AND _reason NOT IN ('{FILTERED}', '{LATE}'))",
+        **{kind: f"count_if({KIND} = '{kind}')" for kind in _kinds(query)},
         **ancient,
     }
     if can_be_late and shares_panes(query):
         counts["partially_late_rows"] = f"count_if(_reason IS NULL AND {_partially_late(query)})"
     return _counted(runtime, judged, judged, counts)
+
+
+def _kinds(query: Query) -> tuple[str, ...]:
+    possible = {"duplicate": query.finds_duplicates, "evicted": bool(limits_of(query))}
+    return ("late", "error", *(kind for kind, can_be in possible.items() if can_be))
 
 
 def _counted(runtime: Runtime, frame: DataFrame, judged: DataFrame | None, counts: dict[str, str]) -> Judged:
@@ -117,18 +144,20 @@ def _can_be_late(query: Query, batch: Batch, progress: Progress) -> bool:
 
 
 def _with_watermark(runtime: Runtime, batch: Batch, progress: Progress) -> DataFrame:
-    """Each row with the watermark before its commit, as `_watermark`."""
+    """Each row with the watermark before its commit, as `_watermark`; and the commit's place, where it matters."""
     assert batch.frame is not None
-    pairs = [
-        (file.url, before)
-        for commit, before in zip(batch.commits, progress.before_commit, strict=True)
+    in_order = runtime.plan.query.finds_duplicates
+    told = [
+        (file.url, before, place if in_order else 0)
+        for place, (commit, before) in enumerate(zip(batch.commits, progress.before_commit, strict=True))
         for file in commit.files
     ]
-    values = {before for _, before in pairs}
+    values = {(before, place) for _, before, place in told}
     if len(values) == 1:
-        only = values.pop()
-        return batch.frame.selectExpr("*", f"{'CAST(NULL AS BIGINT)' if only is None else f'{only}L'} AS _watermark")
-    return batch.frame.join(inline_table(runtime.spark, {FILE: STRING, "_watermark": BIGINT}, pairs), FILE)
+        before, place = values.pop()
+        return batch.frame.selectExpr("*", f"{_bigint(before)} AS _watermark", f"{place}L AS {COMMIT}")
+    columns = {FILE: STRING, "_watermark": BIGINT, COMMIT: BIGINT}
+    return batch.frame.join(inline_table(runtime.spark, columns, told), FILE)
 
 
 def _late_sql(query: Query) -> str:
@@ -141,12 +170,15 @@ def _late_sql(query: Query) -> str:
 def _reason(query: Query, batch: Batch, late: str | None) -> str | None:
     """Why a row is set aside (NULL: it is not), or None where the bounds show that none can be."""
     sound = batch.spotless and not batch.can_fail and not _failures(query) and not _where_can_fail(query)
+    sound = sound and not query.finds_duplicates
     return None if sound and late is None else _verdict(query, batch, late)
 
 
 def _verdict(query: Query, batch: Batch, late: str | None, failures: list[str] | None = None) -> str:
     """Why a row is set aside, in the order that docs/reference/semantics.md gives."""
     tests: list[str] = []
+    if query.finds_duplicates:
+        tests.append(f"CASE WHEN {DUPLICATE} THEN '{DUPLICATE_KEY}' END")
     if batch.can_fail:
         tests.append("_error")
     tests.append(f"CASE WHEN NOT _kept THEN '{FILTERED}' END")
@@ -183,26 +215,25 @@ def _failures(query: Query) -> list[str]:
 
 
 def write_side_output(
-    runtime: Runtime, judged: Judged, now: int, counts: dict[str, int], watermark: int | None
+    runtime: Runtime, judged: Judged, planned: PlanRow, counts: Mapping[str, int], watermark: int | None
 ) -> list[DataFile]:
     """The rows set aside, as files of the side output; a job that runs only when there are any."""
-    query = runtime.plan.query
-    kinds = [kind for kind in ("late", "error") if counts.get(kind) and query.side_output.keeps(kind)]
+    query, side = runtime.plan.query, as_planned(runtime.plan.query.side_output, planned)
+    kinds = [kind for kind in _kinds(query) if counts.get(kind) and side.keeps(kind)]
     if judged.judged is None or not kinds:
         return []
     wanted = ", ".join(f"'{kind}'" for kind in kinds)
-    aside = judged.judged.filter(f"_reason IS NOT NULL AND _reason <> '{FILTERED}'")
-    chosen = aside.selectExpr("*", f"CASE WHEN _reason = '{LATE}' THEN 'late' ELSE 'error' END AS _kind").filter(
-        f"_kind IN ({wanted})"
-    )
+    chosen = judged.judged.selectExpr("*", f"{KIND} AS _kind").filter(f"_kind IN ({wanted})")
+    if side.max_rows is not None and dropped(side, counts):
+        chosen = within_limit(chosen, side.max_rows)
     before = _bigint(watermark)
     if "_watermark" in chosen.columns:
         before = f"coalesce(_watermark, {before})"
-    entries = chosen.selectExpr(*_entry_columns(runtime, now, before))
+    entries = chosen.selectExpr(*_entry_columns(runtime, side, planned.processing_time, before))
     return write_frame(runtime, f.SIDE_OUTPUT, entries, rows=sum(counts[kind] for kind in kinds))
 
 
-def _entry_columns(runtime: Runtime, now: int, watermark: str) -> list[str]:
+def _entry_columns(runtime: Runtime, side: SideOutput, now: int, watermark: str) -> list[str]:
     query = runtime.plan.query
     keys = ", ".join(f"{value_sql(key.expression)} AS {quoted(key.name)}" for key in query.keys)
     start, end = (f"timestamp_micros({bound})" for bound in _window_of_row(query))
@@ -216,7 +247,7 @@ def _entry_columns(runtime: Runtime, now: int, watermark: str) -> list[str]:
         window_start=f"CASE WHEN NOT _bad THEN {start} END",
         window_end=f"CASE WHEN NOT _bad THEN {end} END",
         group_key=f"CASE WHEN NOT _bad THEN to_json(struct({keys}), {JSON_OPTIONS}) END" if keys else None,
-        original_event="_original",
+        original_event=original_of(side),
         error_detail=DETAIL,
         shard=SHARD,
         source="_source",

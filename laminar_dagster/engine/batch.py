@@ -10,6 +10,7 @@ from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.sources.commits import SourceCommit
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT, RAW
+from laminar_dagster.engine.unique_columns import unique_columns
 from laminar_dagster.plan.bounds import falls_back
 from laminar_dagster.plan.plan import WEIGHT_COLUMN
 from laminar_dagster.semantics.expressions import Column
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 JSON_OPTIONS = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
+AS_JSON = f"to_json(struct({{columns}}), {JSON_OPTIONS})"
 TIME = "_t"
 TIMELESS = "_timeless"
 
@@ -118,7 +120,9 @@ def read(runtime: Runtime, commits: Sequence[SourceCommit], now: int) -> Batch:
     parts = [_input_frame(runtime, entry, with_rows, now) for entry in inputs]
     frame = parts[0]
     for part in parts[1:]:
-        frame = frame.unionByName(part)
+        frame = frame.unionByName(part, allowMissingColumns=runtime.plan.query.finds_duplicates)
+    if runtime.selection is not None:
+        frame = runtime.selection(frame)
     text = any(_is_text(entry) for entry in inputs)
     if text:
         frame = frame.persist()
@@ -159,12 +163,13 @@ def _input_frame(runtime: Runtime, entry: Input, commits: Sequence[SourceCommit]
         f"{_original(connector.fields(), text)} AS _original",
         f"'{entry.source.name}' AS _source",
         *([f"{WEIGHT_COLUMN if entry.source.takes_retractions else '1L'} AS {WEIGHT_COLUMN}"] if weighted else []),
+        *unique_columns(runtime.plan.query, entry, time, AS_JSON),
         FILE,
     )
 
 
 def _original(fields: Sequence[Field], text: bool) -> str:
-    as_json = f"to_json(struct({', '.join(quoted(field.name) for field in fields)}), {JSON_OPTIONS})"
+    as_json = AS_JSON.format(columns=", ".join(quoted(field.name) for field in fields))
     return f"coalesce({RAW}, {as_json})" if text else as_json
 
 
@@ -180,7 +185,7 @@ def _failure(entry: Input) -> str | None:
 
 
 def _times(runtime: Runtime, commits: Sequence[SourceCommit], frame: DataFrame, now: int) -> tuple[Times, ...]:
-    if all(_footers_tell(runtime, commit, now) for commit in commits):
+    if runtime.selection is None and all(_footers_tell(runtime, commit, now) for commit in commits):
         return tuple(_from_footers(commit) for commit in commits)
     by_file = _measured(runtime, frame)
     unknown = by_file.keys() - {file.url for commit in commits for file in commit.files}

@@ -8,12 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from laminar_dagster.engine.in_process_sql import connection, parquet
+from laminar_dagster.engine.insertions import insertions_schema, insertions_sql
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.shown import END
 from laminar_dagster.engine.writing import write_table
-from state_store import DataFile
+from state_store import DataFile, PlanRow
 from state_store import format as f
-from state_store.changelog import EPOCHS, EPOCHS_PER_PARTITION
+from state_store.changelog import EPOCH, EPOCHS, EPOCHS_PER_PARTITION
 from state_store.format import TIMESTAMP
 
 
@@ -54,3 +56,17 @@ def write_insertions(
         files += write_changes(runtime, changes, now=now, watermark=watermark, first=seq)
         seq += rows.num_rows
     return files
+
+
+def begin_changelog(runtime: Runtime, planned: PlanRow) -> list[DataFile]:
+    """Of a view that only appended so far, the rows of its table as so many `+I`, each of the epoch that showed it."""
+    table = runtime.store.table(f.OUTPUT)
+    files = table.files_at(planned.tables.get(f.OUTPUT))
+    if planned.tables.get(f.CHANGELOG) is not None or not files:
+        return []
+    with connection() as db:
+        sql = insertions_sql(runtime.plan.query, parquet(table.absolute(files)), epoch=0)
+        rows = db.sql(sql).to_arrow_table()
+    typed = rows.cast(insertions_schema(table, rows.schema))
+    partition = pc.divide(pc.subtract(typed.column(EPOCH), 1), EPOCHS_PER_PARTITION)
+    return write_table(runtime, f.CHANGELOG, typed.append_column(EPOCHS, partition), EPOCHS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,14 +14,14 @@ from laminar_dagster.engine.gap_fill import FILLED, KEPT, fill_gaps
 from laminar_dagster.engine.ranking import rank_sql, ranked
 from laminar_dagster.engine.runtime import Carried, Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
-from laminar_dagster.engine.shown import bounds_sql
+from laminar_dagster.engine.shown import shown_sql
 from laminar_dagster.engine.side_output import side_output_columns
 from laminar_dagster.engine.writing import partition_folder, with_constants, write_frame, write_table
 from laminar_dagster.plan.plan import key_column, partial_column
 from laminar_dagster.semantics.expressions import Expression, Literal, columns_of
+from laminar_dagster.semantics.partitions import UTC_ZONE, Partitioning
 from laminar_dagster.semantics.query import AggregateCall, Query
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
-from laminar_dagster.semantics.time import to_datetime
 from laminar_dagster.semantics.types import BIGINT, STRING, TIMESTAMP
 from laminar_dagster.semantics.windows import Window
 from state_store import DataFile
@@ -50,7 +49,8 @@ class Closing:
     that nothing needs any more, `live` those that the epoch adds; `opened`, `closed` and `touched` are windows (of
     sessions: none, they have their timers in the state itself). Where gaps are filled, `merged` also has what closed
     before, and no window that is filled starts before `filled_from`. `results` stand in for `merged` where they came
-    with the state: the output's columns, its partition, `_reason`.
+    with the state: the output's columns, its partition, `_reason`. `replaces_timers`: `opened` are
+    all there are.
     """
 
     merged: DataFrame | None
@@ -63,6 +63,7 @@ class Closing:
     touched: frozenset[Window] = frozenset()
     filled_from: int | None = None
     results: pa.Table | None = None
+    replaces_timers: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -149,7 +150,7 @@ def _measures(query: Query) -> dict[str, str]:
 
 def _write_output(runtime: Runtime, good: DataFrame, now: int, closing: Closing) -> list[DataFile]:
     query = runtime.plan.query
-    columns = output_columns(query)
+    columns = shown_sql(query)
     constants = _constants(runtime, now)
     rows = closing.rows if query.repeats is None else closing.rows * COPIES_GUESSED
     partitions = {partition_of(start, query.partition) for start in closing.starts}
@@ -164,12 +165,9 @@ def _constants(runtime: Runtime, now: int) -> dict[str, Literal]:
     return {"_epoch": Literal(runtime.epoch, BIGINT), "_emitted_at": Literal(now, TIMESTAMP)}
 
 
-def partition_of(moment: int, unit: str) -> str:
+def partition_of(moment: int, partitioning: Partitioning) -> str:
     """The partition of a window that begins at `moment`, as the output's `_partition` spells it."""
-    start = to_datetime(moment)
-    if unit == "week":
-        start -= timedelta(days=start.weekday())
-    return start.strftime({"hour": "%Y-%m-%d-%H:00", "month": "%Y-%m-01"}.get(unit, "%Y-%m-%d"))
+    return partitioning.name_of(moment)
 
 
 def finish(query: Query, merged: DataFrame, *kept: str) -> DataFrame:
@@ -215,14 +213,10 @@ def _overflows(query: Query, expression: Expression) -> list[str]:
     return [f"CASE WHEN {call.id}_overflow THEN 'overflow' END" for call in calls]
 
 
-def output_columns(query: Query) -> list[str]:
-    columns = [f"{value_sql(column.expression)} AS {quoted(column.name)}" for column in query.output]
-    return [*columns, *(bounds_sql() if query.has_changelog else [])]
-
-
 def partition_sql(query: Query) -> str:
-    truncated = f"date_trunc('{query.partition}', window_start)"
-    return f"date_format({truncated}, '{PARTITION_FORMATS[query.partition]}') AS {PARTITION}"
+    unit, zone = query.partition.unit, query.partition.zone
+    local = "window_start" if zone == UTC_ZONE else f"from_utc_timestamp(window_start, '{zone}')"
+    return f"date_format(date_trunc('{unit}', {local}), '{PARTITION_FORMATS[unit]}') AS {PARTITION}"
 
 
 def write_failures(runtime: Runtime, finished: DataFrame, now: int, rows: int) -> list[DataFile]:

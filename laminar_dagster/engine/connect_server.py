@@ -16,7 +16,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Literal
 
 from laminar_dagster.engine.jars import spark_home
 from laminar_dagster.engine.java import find_java
+from laminar_dagster.engine.ports import free_port
 from laminar_dagster.engine.session import DEFAULT_PORT, LOOPBACK, SparkSettings, spark_environment, startup_conf, tail
 from laminar_dagster.errors import LaminarError
 
@@ -64,8 +65,10 @@ class _Record:
     started_at: str
 
 
-def start(port: int | None = None, settings: SparkSettings | None = None) -> ServerStatus:
-    """Start the server unless it runs, and wait until it answers.
+def start(
+    port: int | None = None, settings: SparkSettings | None = None, given_up: Callable[[], bool] = lambda: False
+) -> ServerStatus:
+    """Start the server unless it runs, and wait until it answers, or until whoever waits has given up.
 
     Without a port: 15002, or a free one where that is taken.
     """
@@ -80,7 +83,12 @@ def start(port: int | None = None, settings: SparkSettings | None = None) -> Ser
             return found
         if found.state == "unhealthy":
             _end()
-        return _start(_free_port(port), chosen)
+        return _start(_port(port), chosen, given_up)
+
+
+def port_to_use() -> int:
+    """Where the server is, or will be if it is started now."""
+    return status().port or _port(None)
 
 
 def status() -> ServerStatus:
@@ -122,7 +130,11 @@ def _pid_file() -> Path:
     return state_directory() / "spark-connect.json"
 
 
-def _start(port: int, settings: SparkSettings) -> ServerStatus:
+def _port(wanted: int | None) -> int:
+    return free_port(wanted, DEFAULT_PORT, next_command="laminar spark start")
+
+
+def _start(port: int, settings: SparkSettings, given_up: Callable[[], bool]) -> ServerStatus:
     token = uuid.uuid4().hex
     command = _command(port, token, settings)
     with spark_environment(one_machine=True) as environment, log_file().open("wb") as log:
@@ -136,7 +148,7 @@ def _start(port: int, settings: SparkSettings) -> ServerStatus:
         )
     _children[process.pid] = process
     _write_record(_Record(process.pid, port, token, datetime.now(UTC).isoformat()))
-    _wait_until_it_answers(process, port)
+    _wait_until_it_answers(process, port, given_up)
     return status()
 
 
@@ -153,9 +165,9 @@ def _command(port: int, token: str, settings: SparkSettings) -> list[str]:
     return [submit, "--master", settings.spark, *flags, "--class", SERVER_CLASS, "spark-internal"]
 
 
-def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int) -> None:
+def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, given_up: Callable[[], bool]) -> None:
     deadline = time.monotonic() + SECONDS_TO_START
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and not given_up():
         if process.poll() is not None:
             _pid_file().unlink(missing_ok=True)
             raise _not_started(f"It ended with status {process.returncode}.")
@@ -163,7 +175,8 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int) -> None:
             return
         time.sleep(0.1)
     _end()
-    raise _not_started(f"It did not answer on port {port} within {SECONDS_TO_START:.0f} seconds.")
+    waited = "before it was told to stop" if given_up() else f"within {SECONDS_TO_START:.0f} seconds"
+    raise _not_started(f"It did not answer on port {port} {waited}.")
 
 
 def _end() -> bool:
@@ -238,21 +251,6 @@ def _answers(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), timeout=1.0):
         return True
     return False
-
-
-def _free_port(wanted: int | None) -> int:
-    for port in (DEFAULT_PORT, 0) if wanted is None else (wanted,):
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((LOOPBACK, port))
-            taken: int = probe.getsockname()[1]
-            return taken
-    raise LaminarError(
-        "LMR0509",
-        f"port {wanted} on {LOOPBACK} is taken by another program",
-        hint="Choose another port, or none: without one, a free port is found.",
-        next_command="laminar spark start",
-    )
 
 
 def _refuse_another_port(found: ServerStatus, port: int | None) -> None:

@@ -19,6 +19,7 @@ from laminar_dagster.semantics.windows import Session
 
 def epoch_of(query: Query, clocks: Clocks, commits: Sequence[SourceCommit], now: int) -> list[SourceCommit]:
     """The commits that can be judged together, in order: all of them, or up to the first that cannot."""
+    commits = _upto_correction(query, commits)
     if not isinstance(query.window, Session) or len(commits) < 2:
         return list(commits)
     before = _watermarks_before(query, clocks, commits, now)
@@ -26,6 +27,20 @@ def epoch_of(query: Query, clocks: Clocks, commits: Sequence[SourceCommit], now:
         if _could_be_late(query, query.window, commit, watermark, now):
             return list(commits[: max(position, 1)])
     return list(commits)
+
+
+def is_correction(query: Query, commits: Sequence[SourceCommit]) -> bool:
+    """Whether the commits make windows be computed anew, closed ones too; groups without a window just change."""
+    changes_as_it_comes = query.window is None and query.takes_retractions
+    return not changes_as_it_comes and any(commit.correction for commit in commits)
+
+
+def _upto_correction(query: Query, commits: Sequence[SourceCommit]) -> Sequence[SourceCommit]:
+    """A correction upstream is an epoch of its own."""
+    for position, commit in enumerate(commits):
+        if is_correction(query, [commit]):
+            return commits[: max(position, 1)]
+    return commits
 
 
 def _watermarks_before(

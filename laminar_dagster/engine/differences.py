@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
-from laminar_dagster.engine.shown import END, ShownColumns
+from laminar_dagster.engine.shown import END, START, ShownColumns
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PLACE = ("filename = true", "file_row_number = true")
 # How many of a row come, less those that go.
 COPIES = "_copies"
+FLOATS_DIFFER_BY = 1e-9
 OPS = {"-D": 0, "-U": 1, "+U": 1, "+I": 2}
 
 
@@ -29,12 +30,13 @@ class Scope:
     """Which rows of the table the results stand against: the same results, or (`by_key`) all of the same keys.
 
     `open_after`: of these, the ones whose windows end later. `moves`: the condition on a window's `{end}` under which
-    this epoch may show a change.
+    this epoch may show a change. `near`: columns of floats, which are the same up to the order of their additions.
     """
 
     by_key: bool = False
     open_after: int | None = None
     moves: str = "true"
+    near: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,16 @@ def difference(columns: ShownColumns, results: pa.Table, files: Sequence[str], s
     with connection() as db:
         db.register("results", results)
         _load_old(db, columns, results, files, scope)
-        _pair(db, columns, scope)
-        changes = db.sql(_changes_sql(columns)).to_arrow_table()
-        touched = [str(name) for (name,) in db.sql("SELECT DISTINCT _file FROM pairs WHERE _gone").fetchall()]
-        rows = db.sql(_rows_sql(columns, touched)).to_arrow_table()
-    return Difference(_as(changes, results), _as(rows, results), touched)
+        return compared(db, columns, scope, results.schema)
+
+
+def compared(db: DuckDBPyConnection, columns: ShownColumns, scope: Scope, like: pa.Schema) -> Difference:
+    """The tables `old` (rows that are shown, with their `_file` and `_row`) and `results`, held against each other."""
+    _pair(db, columns, scope)
+    changes = db.sql(_changes_sql(columns)).to_arrow_table()
+    touched = [str(name) for (name,) in db.sql("SELECT DISTINCT _file FROM pairs WHERE _gone").fetchall()]
+    rows = db.sql(_rows_sql(columns, touched)).to_arrow_table()
+    return Difference(_as(changes, like), _as(rows, like), touched)
 
 
 def multiset_difference(names: Sequence[str], summed: pa.Table, files: Sequence[str]) -> Difference:
@@ -75,7 +82,7 @@ def multiset_difference(names: Sequence[str], summed: pa.Table, files: Sequence[
         changed = db.sql(f"{changes} ORDER BY _op DESC, {data}").to_arrow_table()
         touched = [str(name) for (name,) in db.sql("SELECT DISTINCT _file FROM gone").fetchall()]
         rows = db.sql(_left_sql(data, come, touched)).to_arrow_table()
-    return Difference(_as(changed, summed), _as(rows, summed), touched)
+    return Difference(_as(changed, summed.schema), _as(rows, summed.schema), touched)
 
 
 def _load_gone(db: DuckDBPyConnection, names: Sequence[str], files: Sequence[str]) -> None:
@@ -118,7 +125,7 @@ def _pair(db: DuckDBPyConnection, columns: ShownColumns, scope: Scope) -> None:
     """Old and new results side by side: which rows go, which come, which change."""
     old = ", ".join(f"o.{quoted(name)} AS {quoted('o ' + name)}" for name in columns.all)
     new = ", ".join(f"n.{quoted(name)} AS {quoted('n ' + name)}" for name in columns.all)
-    differs = " OR ".join(f"o.{quoted(name)} IS DISTINCT FROM n.{quoted(name)}" for name in columns.all) or "false"
+    differs = " OR ".join(_differs(name, scope.near) for name in columns.all) or "false"
     moves = scope.moves
     if moves != "true":
         moves = f"(({moves.format(end=f'o.{END}')}) IS TRUE OR ({moves.format(end=f'n.{END}')}) IS TRUE)"
@@ -133,6 +140,15 @@ def _pair(db: DuckDBPyConnection, columns: ShownColumns, scope: Scope) -> None:
                 WHERE {moves}
             )"""
     )
+
+
+def _differs(name: str, near: frozenset[str]) -> str:
+    old, new = f"o.{quoted(name)}", f"n.{quoted(name)}"
+    differs = f"{old} IS DISTINCT FROM {new}"
+    if name not in near:
+        return differs
+    same = f"abs({old} - {new}) <= {FLOATS_DIFFER_BY} * greatest(abs({old}), abs({new}))"
+    return f"({differs} AND NOT coalesce({same}, false))"
 
 
 def _changes_sql(columns: ShownColumns) -> str:
@@ -157,8 +173,8 @@ def _changes_sql(columns: ShownColumns) -> str:
 
 def _data_sql(columns: ShownColumns, side: str) -> str:
     data = [f"{quoted(f'{side} {name}')} AS {quoted(name)}" for name in columns.data]
-    end = quoted(f"{side} {END}") if columns.has_window else "NULL::BIGINT"
-    return ", ".join([*data, f"{end} AS _end"])
+    bounds = [(quoted(f"{side} {name}") if columns.has_window else "NULL::BIGINT") for name in (START, END)]
+    return ", ".join([*data, f"{bounds[0]} AS _start", f"{bounds[1]} AS _end"])
 
 
 def _rows_sql(columns: ShownColumns, touched: Sequence[str]) -> str:
@@ -195,8 +211,8 @@ def _same(left: str, right: str, names: Sequence[str]) -> str:
     )
 
 
-def _as(table: pa.Table, like: pa.Table) -> pa.Table:
+def _as(table: pa.Table, like: pa.Schema) -> pa.Table:
     """The columns that the results have, in the types that they have there."""
-    types = {field.name: field.type for field in like.schema}
+    types = {field.name: field.type for field in like}
     fields = [pa.field(field.name, types.get(field.name, field.type)) for field in table.schema]
     return table.cast(pa.schema(fields))

@@ -10,15 +10,20 @@ from laminar_dagster.engine.aside import Judged, set_aside, write_side_output
 from laminar_dagster.engine.batch import Batch, read
 from laminar_dagster.engine.changelog import write_insertions
 from laminar_dagster.engine.closing import Closing, Emitted, emit
+from laminar_dagster.engine.correction import CORRECTION, run_correction
+from laminar_dagster.engine.duplicates import remember, seen_keys
 from laminar_dagster.engine.landing import Folded, land, pinned_commits
 from laminar_dagster.engine.partials import write_partials
 from laminar_dagster.engine.passing import pass_on
+from laminar_dagster.engine.quotas import is_near, is_passed
 from laminar_dagster.engine.revising import Change
 from laminar_dagster.engine.runtime import TOLD, Clocks, Runtime
+from laminar_dagster.engine.side_output import as_planned, dropped
 from laminar_dagster.engine.updating import period_passed, update
 from laminar_dagster.engine.window_state import WindowState, state_of
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.emission import Moment
+from laminar_dagster.semantics.query import SIDE_OUTPUT_KINDS
 from laminar_dagster.semantics.watermark import Progress, directed, progress
 from laminar_dagster.semantics.windows import Session
 from state_store import CommitRow, DataFile, PlanRow
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
 
 def run_epoch(runtime: Runtime, planned: PlanRow) -> CommitRow:
     """Do what the plan pinned. Killed anywhere, the same call does the rest, and nothing happens twice."""
+    if CORRECTION in planned.sources:
+        return run_correction(runtime, planned, run_epoch)
     runtime.epoch, runtime.seconds = planned.epoch, {}
     now = planned.processing_time
     with runtime.timed("read"):
@@ -73,7 +80,8 @@ def emit_results(
         return folded.passed or Emitted([], [])
     if query.waits_for_close:
         emitted = emit(runtime, closing, now)
-        changes = write_insertions(runtime, emitted.output, now=now) if query.has_changelog else []
+        keeps = query.has_changelog or planned.tables.get(f.CHANGELOG) is not None
+        changes = write_insertions(runtime, emitted.output, now=now) if keeps else []
         return replace(emitted, changes=changes)
     moment = Moment(planned.watermark, clocks.watermark, period_passed(query, runtime.carried, now))
     change = Change(list(pinned), folded.partials, closing.touched, moment)
@@ -97,13 +105,20 @@ def fold(
     pinned: Sequence[DataFile],
 ) -> Folded:
     """Take the epoch's rows in: partials of those that enter windows, and the rows that were set aside."""
+    seen = seen_keys(runtime, planned)
+    remembered = remember(runtime, batch, seen, clocks.watermark)
     if batch.frame is None:
-        return Folded([], [], {"rows_in": 0})
-    judged = set_aside(runtime, batch, clocks, pinned)
+        return Folded([], [], {"rows_in": 0}, seen=remembered)
+    evicts = is_near(runtime, batch, pinned)
+    judged = set_aside(runtime, batch, clocks, pinned, seen, evicts=evicts)
     folded = take_in(runtime, planned, state, batch, judged.kept, clocks, pinned)
+    if not evicts and is_passed(runtime, batch, pinned, folded.partials):
+        judged = set_aside(runtime, batch, clocks, pinned, seen, evicts=True)
+        folded = take_in(runtime, planned, state, batch, judged.kept, clocks, pinned)
     counts = fates(batch, judged)
-    aside = write_side_output(runtime, judged, planned.processing_time, counts, runtime.clocks.watermark)
-    return replace(folded, aside=aside, counts=counts)
+    counts |= dropped(as_planned(runtime.plan.query.side_output, planned), counts)
+    aside = write_side_output(runtime, judged, planned, counts, runtime.clocks.watermark)
+    return replace(folded, aside=aside, counts=counts, seen=remembered)
 
 
 def take_in(
@@ -129,11 +144,11 @@ def fates(batch: Batch, judged: Judged) -> dict[str, int]:
     counts = {"rows_in": batch.rows, "late": 0, "error": 0, **judged.counts()}
     if counts["rows_in"] != batch.rows:
         raise _rows_missing(batch.rows, counts["rows_in"])
+    aside = sum(counts.get(kind, 0) for kind in SIDE_OUTPUT_KINDS)
     aggregated = counts.pop("kept", None)
     if aggregated is None:
-        aggregated = counts["rows_in"] - counts["filtered"] - counts["late"] - counts["error"]
-    filtered = counts["rows_in"] - aggregated - counts["late"] - counts["error"]
-    return {**counts, "filtered": filtered, "aggregated": aggregated}
+        aggregated = counts["rows_in"] - counts["filtered"] - aside
+    return {**counts, "filtered": counts["rows_in"] - aggregated - aside, "aggregated": aggregated}
 
 
 def _rows_missing(expected: int, found: int) -> LaminarError:
@@ -179,6 +194,7 @@ def commit_row(
         tables=runtime.store.versions(f.TABLES),
         counts=counts,
         carried=emitted.carried.to_json(),
+        taken=[[times.rows, times.low, times.high, times.future] for times in batch.times],
         seconds={step: round(seconds, 4) for step, seconds in runtime.seconds.items()},
     )
 

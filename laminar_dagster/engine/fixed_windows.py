@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from laminar_dagster.engine.batch import TIME
 from laminar_dagster.engine.closing import ClosesApart, Closing, closed_until
 from laminar_dagster.engine.merging import merged_windows, pairs, results, touched_groups
-from laminar_dagster.engine.partials import HIDDEN, partial_expressions, prepared_columns, shares_panes
+from laminar_dagster.engine.partials import EVICTED_FROM, marks_of, partial_expressions, prepared_columns
 from laminar_dagster.engine.revising import Change, Revised, chosen
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.window_sql import fixed_window, last_end_sql, pane_end_sql, pane_start_sql
@@ -31,12 +31,12 @@ class FixedWindows(ClosesApart):
     def partials(self, runtime: Runtime, kept: DataFrame) -> DataFrame:
         """One row per (pane, key) that the rows touch."""
         plan = runtime.plan
-        hidden = [HIDDEN] if shares_panes(plan.query) else []
+        marks = marks_of(plan.query)
+        none = [f"CAST(NULL AS ARRAY<BIGINT>) AS {EVICTED_FROM}" for name in marks if name not in kept.columns]
         pane = f"{pane_start_sql(fixed_window(plan.query), TIME)} AS pane_start"
-        prepared = kept.selectExpr(pane, *prepared_columns(plan), *hidden)
-        made = runtime.aggregated(
-            prepared, ["pane_start", *plan.layout.key_columns, *hidden], partial_expressions(plan)
-        )
+        known = [name for name in marks if name in kept.columns]
+        prepared = kept.selectExpr(pane, *prepared_columns(plan), *known, *none)
+        made = runtime.aggregated(prepared, ["pane_start", *plan.layout.key_columns, *marks], partial_expressions(plan))
         # In front: Delta keeps bounds of a table's first 32 columns only, and closing needs these.
         return made.selectExpr(f"{pane_end_sql(fixed_window(plan.query), 'pane_start')} AS pane_end", "*")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from laminar_dagster.engine.closing import PARTITION, Closing, Emitted
+from laminar_dagster.engine.duplicates import Remembered
 from laminar_dagster.engine.partials import BUCKET
 from laminar_dagster.engine.runtime import Runtime, written_schema
 from laminar_dagster.engine.sources.commits import SourceCommit
@@ -22,7 +23,8 @@ class Folded:
     """The epoch's rows after they were taken in: partials, rows set aside, and how many of each fate.
 
     `passed`: what the rows themselves already show, where the view keeps no state. `closing`: what they closed, where
-    that was found out in the same pass.
+    that was found out in the same pass. `seen`: the keys by which duplicates are found.
+    `replaced_aside`: files of the side output that others come in the place of.
     """
 
     partials: list[DataFile]
@@ -30,6 +32,8 @@ class Folded:
     counts: Mapping[str, int]
     passed: Emitted | None = None
     closing: Closing | None = None
+    replaced_aside: list[DataFile] = field(default_factory=list)
+    seen: Remembered = field(default_factory=Remembered)
 
 
 def pinned_commits(planned: PlanRow) -> list[SourceCommit]:
@@ -41,7 +45,9 @@ def land(runtime: Runtime, planned: PlanRow, folded: Folded, closing: Closing, e
     _land(runtime, f.PARTIALS, closing.live, closing.gone, {BUCKET: pa.int64()})
     _land_timers(runtime, planned, closing)
     _land_ledger(runtime, planned)
-    _land(runtime, f.SIDE_OUTPUT, [*folded.aside, *emitted.failures], [], {}, f.SIDE_OUTPUT_SCHEMA)
+    _land(runtime, f.SEEN_KEYS, folded.seen.new, folded.seen.forgotten, {}, f.SEEN_KEY_SCHEMA)
+    aside = [*folded.aside, *emitted.failures]
+    _land(runtime, f.SIDE_OUTPUT, aside, folded.replaced_aside, {}, f.SIDE_OUTPUT_SCHEMA)
     _land(runtime, f.CHANGELOG, emitted.changes, [], {EPOCHS: pa.int64()})
     by = {PARTITION: pa.string()} if runtime.plan.query.window is not None else {}
     _land(runtime, f.OUTPUT, emitted.output, emitted.replaced, by)
@@ -69,7 +75,7 @@ def _land_timers(runtime: Runtime, planned: PlanRow, closing: Closing) -> None:
     fired = [
         file
         for file in table.files_at(planned.tables[f.TIMERS])
-        if closing.until is not None and int(file.high["window_end"]) <= closing.until
+        if closing.replaces_timers or (closing.until is not None and int(file.high["window_end"]) <= closing.until)
     ]
     rows = [
         {

@@ -21,7 +21,7 @@ from state_store.changelog import ChangelogRetention
 from state_store.merging import Bound, merge_if_due
 from state_store.vacuum import vacuum, vacuum_if_due
 
-UNCHANGED = tuple(name for name in f.TABLES if name not in (f.PARTIALS, f.TIMERS))
+UNCHANGED = tuple(name for name in f.TABLES if name not in (f.PARTIALS, f.TIMERS, f.SEEN_KEYS))
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def maintain_after_epoch(runtime: Runtime, policy: MaintenancePolicy) -> Maintai
     query, store = runtime.plan.query, runtime.store
     merged = compact_if_due(runtime, policy.files_per_bucket)
     merged += 0 if runtime.epoch % policy.vacuum_every else _fold_history(store, query, policy)
-    merged += _merge_small_files(store, policy, closed_until(query, runtime.clocks.watermark))
+    merged += _merge_small_files(store, policy, query, runtime.clocks.watermark)
     return Maintained(merged, vacuum_if_due(store, policy, _rewritten(query)))
 
 
@@ -49,9 +49,8 @@ def maintain(store: StoreWriter, query: Query, policy: MaintenancePolicy) -> Mai
     tail = store.tail()
     merged = 0
     if tail.commit is not None and tail.unfinished is None:
-        closed = closed_until(query, tail.commit.watermark)
         merged += _fold_history(store, query, policy)
-        while some := _merge_small_files(store, policy, closed):
+        while some := _merge_small_files(store, policy, query, tail.commit.watermark):
             merged += some
     return Maintained(merged, vacuum(store, policy, rewritten=_rewritten(query)))
 
@@ -63,15 +62,18 @@ def _fold_history(store: StoreWriter, query: Query, policy: MaintenancePolicy) -
     return int(fold_if_due(store, ChangelogRetention(policy.retain_epochs, policy.retain_results)) is not None)
 
 
-def _merge_small_files(store: StoreWriter, policy: MaintenancePolicy, closed: int | None) -> int:
+def _merge_small_files(store: StoreWriter, policy: MaintenancePolicy, query: Query, watermark: int | None) -> int:
     """One merge per table.
 
-    Timers that have fired need not be kept. Results that can still change stay apart from those that cannot: a change
-    rewrites a file.
+    Timers that have fired need not be kept, nor keys that are forgotten. Results that can still change stay apart from
+    those that cannot: a change rewrites a file.
     """
+    closed = closed_until(query, watermark)
     not_fired = None if closed is None else pc.field("window_end") > closed
+    remembered = None if watermark is None else pc.field("remembered_until") > watermark
     final = None if closed is None else Bound(END, closed)
     merged = merge_if_due(store, f.TIMERS, policy, keep=not_fired)
+    merged += merge_if_due(store, f.SEEN_KEYS, policy, keep=remembered)
     return merged + sum(merge_if_due(store, name, policy, apart=final) for name in UNCHANGED)
 
 

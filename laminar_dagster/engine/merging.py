@@ -6,12 +6,20 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.inline import inline_table
-from laminar_dagster.engine.partials import HIDDEN, merge_expressions, shares_panes, state_frame
+from laminar_dagster.engine.partials import (
+    EVICTED_FROM,
+    HIDDEN,
+    marks_of,
+    merge_expressions,
+    shares_panes,
+    state_frame,
+)
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of
 from laminar_dagster.engine.sliding import in_each, spread
 from laminar_dagster.engine.window_sql import fixed_window
 from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.quotas import limits_of
 from laminar_dagster.semantics.types import BIGINT
 from laminar_dagster.semantics.windows import Cumulate, Hop, Window
 from state_store import DataFile
@@ -58,13 +66,14 @@ def _placed(runtime: Runtime, state: DataFrame, windows: Collection[Window], fil
     if not shares_panes(runtime.plan.query):
         return _among(runtime, _as_windows(state, windows), windows)
     few = pairs(runtime.plan.query, files, windows) <= FEW_PAIRS
-    if not _may_hide(files):
+    if not (_may_hide(files) or limits_of(runtime.plan.query)):
         place = _in_each if few else _spread
         return place(runtime, state, windows)
     if few:
-        return _seen(_in_each(runtime, state, windows))
-    seen_by_all = _spread(runtime, state.filter(f"{HIDDEN} IS NULL"), windows)
-    hidden_from_some = _seen(_in_each(runtime, state.filter(f"{HIDDEN} IS NOT NULL"), windows))
+        return seen(_in_each(runtime, state, windows))
+    for_all = " AND ".join(f"{mark} IS NULL" for mark in marks_of(runtime.plan.query))
+    seen_by_all = _spread(runtime, state.filter(for_all), windows)
+    hidden_from_some = seen(_in_each(runtime, state.filter(f"NOT ({for_all})"), windows))
     return seen_by_all.unionByName(hidden_from_some.select(*seen_by_all.columns))
 
 
@@ -111,9 +120,12 @@ def _spread(runtime: Runtime, state: DataFrame, windows: Collection[Window]) -> 
     return _among(runtime, spread(runtime, state, windows), windows)
 
 
-def _seen(placed: DataFrame) -> DataFrame:
-    """Without the partials whose rows were late for their window."""
-    return placed.filter(f"{HIDDEN} IS NULL OR window_end > {HIDDEN}")
+def seen(placed: DataFrame) -> DataFrame:
+    """Without the partials whose rows were late for their window, or evicted from it."""
+    shown = placed.filter(f"{HIDDEN} IS NULL OR window_end > {HIDDEN}")
+    if EVICTED_FROM not in placed.columns:
+        return shown
+    return shown.filter(f"{EVICTED_FROM} IS NULL OR NOT array_contains({EVICTED_FROM}, window_end)")
 
 
 def windows_per_pane(query: Query) -> int:

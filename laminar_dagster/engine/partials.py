@@ -16,6 +16,7 @@ from laminar_dagster.plan.plan import WEIGHT_COLUMN, Plan, key_column, partial_c
 from laminar_dagster.semantics import aggregates
 from laminar_dagster.semantics.aggregates import argument_name
 from laminar_dagster.semantics.query import AggregateCall, Query
+from laminar_dagster.semantics.quotas import limits_of
 from laminar_dagster.semantics.spark_sql import value_sql
 from laminar_dagster.semantics.windows import Cumulate, Hop
 from state_store import DataFile
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 BUCKET = "bucket"
 # A partial counts only in windows that end after this: set where its rows were late for the others.
 HIDDEN = "hidden_until"
+# The ends of the windows that a partial does not count in, because a limit kept its group out of them.
+EVICTED_FROM = "evicted_from"
 
 
 def write_partials(runtime: Runtime, window_state: WindowState, batch: Batch, kept: DataFrame) -> list[DataFile]:
@@ -115,6 +118,13 @@ def _buckets(plan: Plan, batch: Batch) -> set[int]:
     if plan.query.window is None:
         return {plan.layout.bucket_of(0)}
     return {plan.layout.bucket_of(plan.query.window.pane(edge).end) for edge in edges}
+
+
+def marks_of(query: Query) -> list[str]:
+    """The columns that say which of its windows a partial is not for, where a pane has several."""
+    if not shares_panes(query):
+        return []
+    return [HIDDEN, *([EVICTED_FROM] if limits_of(query) else [])]
 
 
 def shares_panes(query: Query) -> bool:

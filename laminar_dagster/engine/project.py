@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from laminar_dagster.engine.session import SparkSettings
+from laminar_dagster.engine.session import UNREACHABLE, SparkSettings
 from laminar_dagster.engine.sources.schemas import schema_of
 from laminar_dagster.errors import LaminarError, did_you_mean
 from laminar_dagster.plan.build import plan_view
@@ -28,19 +28,23 @@ from state_store import MaintenancePolicy
 CONFIG = "laminar.toml"
 TIMES = ("retain_state", "retain_results")
 NUMBERS = ("retain_epochs",)
-KEYS = ("sql", "data", "spark", *NUMBERS, *TIMES)
+KEYS = ("sql", "data", "spark", "spark_unreachable", *NUMBERS, *TIMES)
 SQL_FOLDERS = ("assets/sql", "sql")
 NAMES_KAFKA = re.compile(r"""connector\s*=\s*['"]kafka['"]|['"]kafka:""", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Project:
+    """`text` is SQL that stands in for the files of the folder `sql`."""
+
     root: Path
     sql: Path
     data: Path
     spark: str | None = None
+    spark_unreachable: str | None = None
     maintenance: MaintenancePolicy = field(default_factory=MaintenancePolicy)
     configuration: Configuration = field(default_factory=Configuration)
+    text: str | None = None
 
     @staticmethod
     def find(start: Path | None = None, data: Path | None = None) -> Project:
@@ -56,14 +60,15 @@ class Project:
             root / settings.get("sql", default_sql),
             data.resolve() if data else root / settings.get("data", "data"),
             settings.get("spark"),
+            settings.get("spark_unreachable"),
             _maintenance(settings),
             configuration,
         )
 
     def plans(self) -> tuple[Plan, ...]:
         """Every view of the project, planned, in dependency order. All files see each other's sources."""
-        script = Script((), ())
-        for file in self._files():
+        script = Script((), ()) if self.text is None else parse_script(self.text)
+        for file in self._files() if self.text is None else ():
             script += parse_script(file.read_text(encoding="utf-8"), _shown(file, self.root))
         queries = resolve(script, lambda source: schema_of(source, self.root), self.configuration)
         return tuple(plan_view(query) for query in queries)
@@ -86,13 +91,15 @@ class Project:
     def spark_settings(self, spark: str | None = None) -> SparkSettings:
         """Which Spark: the one asked for, else the environment's, else laminar.toml's, else in process."""
         chosen = replace(SparkSettings.from_environment(), bundles=self.bundles())
+        if self.spark_unreachable and not os.environ.get("LAMINAR_SPARK_UNREACHABLE"):
+            chosen = replace(chosen, unreachable=self.spark_unreachable)
         wanted = spark or (None if os.environ.get("LAMINAR_SPARK") else self.spark)
         return replace(chosen, spark=wanted) if wanted else chosen
 
     def bundles(self) -> tuple[str, ...]:
         """The jars that Spark is started with: Kafka's only where the SQL or laminar.toml names it."""
         files = (file.read_text(encoding="utf-8", errors="replace") for file in self.sql.glob("*.sql"))
-        texts = (*files, self.configuration.places.text)
+        texts = (*(files if self.text is None else (self.text,)), self.configuration.places.text)
         return ("delta", "kafka") if any(NAMES_KAFKA.search(text) for text in texts) else ("delta",)
 
     def store(self, view: str) -> Path:
@@ -139,6 +146,8 @@ def _check(key: str, value: Any, file: str) -> None:
         raise _unfit(key, "a number, 1 or more")
     if key not in NUMBERS and not isinstance(value, str):
         raise _unfit(key, "a string")
+    if key == "spark_unreachable" and value not in UNREACHABLE:
+        raise _unfit(key, f"one of {', '.join(UNREACHABLE)}", hint=did_you_mean(value, UNREACHABLE))
 
 
 def _meant(key: str) -> str | None:
@@ -164,5 +173,5 @@ def _length(key: str, text: str) -> timedelta:
     return timedelta(microseconds=length.micros)
 
 
-def _unfit(key: str, wanted: str) -> LaminarError:
-    return LaminarError("LMR0705", f'setting "{key}" in {CONFIG} must be {wanted}')
+def _unfit(key: str, wanted: str, hint: str | None = None) -> LaminarError:
+    return LaminarError("LMR0705", f'setting "{key}" in {CONFIG} must be {wanted}', hint=hint)

@@ -10,11 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laminar_dagster.engine.closing import closed_until
-from laminar_dagster.engine.cutting import epoch_of
+from laminar_dagster.engine.correction import (
+    CORRECTION,
+    TICK,
+    UPSTREAM,
+    Correction,
+    Result,
+    concerns,
+    require_correctable,
+    result_of,
+)
+from laminar_dagster.engine.cutting import epoch_of, is_correction
 from laminar_dagster.engine.epoch import run_epoch
 from laminar_dagster.engine.landing import pinned_commits
 from laminar_dagster.engine.maintenance import maintain_after_epoch
+from laminar_dagster.engine.quotas import up_to_the_limits
 from laminar_dagster.engine.runtime import TOLD, Carried, Clocks, Runtime, Told
+from laminar_dagster.engine.side_output import pinned_options
 from laminar_dagster.engine.sinks.delivering import Deliveries
 from laminar_dagster.engine.sinks.targets import Surroundings
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, require_files, require_readable
@@ -137,8 +149,9 @@ class ViewRun:
     def step(self, told: Told | None = None) -> CommitRow | None:
         """Run one epoch; None if there is nothing to do. `told`: where the watermark goes, whatever the rows say."""
         planned = self._resume() or self._plan(told)
-        if planned is None:
-            return None
+        return None if planned is None else self._run(planned)
+
+    def _run(self, planned: PlanRow) -> CommitRow:
         try:
             self.last = run_epoch(self.runtime, planned)
         except Exception:
@@ -196,12 +209,13 @@ class ViewRun:
         ]
         now = options.now()
         in_order = sorted(taken, key=lambda commit: commit.order)
-        commits = epoch_of(runtime.plan.query, runtime.clocks, in_order, now)
+        commits = up_to_the_limits(runtime, epoch_of(runtime.plan.query, runtime.clocks, in_order, now), now)
         if not commits and not (self._moves_to(told) if told else self._time_moves(now) or self._period_ends(now)):
             return None
+        corrects = is_correction(runtime.plan.query, commits)
         planned = PlanRow(
             epoch=(self.last.epoch if self.last else 0) + 1,
-            epoch_kind="tick",
+            epoch_kind=UPSTREAM if corrects else TICK,
             run_id=runtime.store.run_id,
             processing_time=now,
             fingerprint=runtime.fingerprint,
@@ -210,12 +224,55 @@ class ViewRun:
                 "commits": [c.to_json() for c in commits],
                 "positions": self._positions_after(commits),
                 **({} if told is None else {TOLD: told.watermark}),
+                **pinned_options(runtime.plan.query.side_output),
+                **({CORRECTION: Correction(UPSTREAM).to_json()} if corrects else {}),
             },
             tables=runtime.store.versions(f.TABLES),
             shards=runtime.clocks.to_json(),
         )
         runtime.store.begin(planned)
         return planned
+
+    def correct(self, correction: Correction) -> CommitRow | None:
+        """Compute windows anew and commit the difference; None if there is nothing that could be corrected."""
+        planned = self._planned(correction)
+        if planned is None or not concerns(self.runtime, planned):
+            return None
+        self.runtime.store.begin(planned)
+        commit = self._run(planned)
+        self.deliveries.catch_up()
+        self.deliveries.require_success()
+        return commit
+
+    @contextmanager
+    def preview(self, correction: Correction) -> Iterator[Result | None]:
+        """What a correction would change; nothing of it is written."""
+        planned = self._planned(correction)
+        if planned is None or not concerns(self.runtime, planned):
+            yield None
+            return
+        with result_of(self.runtime, planned, run_epoch) as result:
+            yield result
+
+    def _planned(self, correction: Correction) -> PlanRow | None:
+        """The correction's plan, after the epoch that was cut short is finished; None where nothing is committed."""
+        require_correctable(self.runtime.plan.query)
+        if self.unfinished is not None:
+            self.step()
+        runtime = self.runtime
+        if self.last is None:
+            return None
+        return PlanRow(
+            epoch=self.last.epoch + 1,
+            epoch_kind=correction.kind,
+            run_id=runtime.store.run_id,
+            processing_time=self.options.now(),
+            fingerprint=runtime.fingerprint,
+            watermark=runtime.clocks.watermark,
+            sources={"commits": [], "positions": self._positions_after([]), CORRECTION: correction.to_json()},
+            tables=runtime.store.versions(f.TABLES),
+            shards=runtime.clocks.to_json(),
+        )
 
     def _moves_to(self, told: Told) -> bool:
         return later(self.runtime.clocks.watermark, told.watermark) != self.runtime.clocks.watermark

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,7 +75,7 @@ class Told:
 
 @dataclass
 class Runtime:
-    """A view that is being run."""
+    """A view that is being run. `selection`: which of the rows that are read count, where not all do."""
 
     plan: Plan
     fingerprint: str
@@ -86,6 +86,7 @@ class Runtime:
     positions: dict[str, Any] = field(default_factory=dict)
     timers: frozenset[Window] = frozenset()
     carried: Carried = field(default_factory=Carried)
+    selection: Callable[[DataFrame], DataFrame] | None = None
     epoch: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     _found: dict[str, str] = field(default_factory=dict)

@@ -13,9 +13,10 @@ import os
 import re
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -23,11 +24,13 @@ from urllib.parse import urlsplit
 
 from laminar_dagster.engine.jars import bundle_jars, spark_home
 from laminar_dagster.engine.java import find_java
-from laminar_dagster.errors import LaminarError
+from laminar_dagster.errors import LaminarError, did_you_mean
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 15002
@@ -64,6 +67,8 @@ SESSION = {
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 
+SECONDS_TO_WAIT = 180.0  # for a server that is gone; longer than one takes to start
+
 PER_SESSION = ("spark.sql.", "spark.databricks.")
 
 NO_CODEGEN = {
@@ -77,7 +82,7 @@ class SparkSettings:
     """Which Spark, and how big.
 
     `spark` is `local[...]` (in process), `sc://host:port` (Connect) or any master URL. `bundles` are the jars (see
-    jars.py) that a JVM is started with.
+    jars.py) that a JVM is started with. `unreachable` says what becomes of a run whose Connect server does not answer.
     """
 
     spark: str = "local[*]"
@@ -86,6 +91,7 @@ class SparkSettings:
     jvm_options: str = ""
     extra: Mapping[str, str] = field(default_factory=lambda: _NONE)
     bundles: tuple[str, ...] = ("delta",)
+    unreachable: str = "fail"
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"local(\[[^\]]+\])?|yarn|(sc|spark|k8s)://\S+|local-cluster\[.+\]", self.spark):
@@ -96,6 +102,10 @@ class SparkSettings:
             )
         if not re.fullmatch(r"\d+[kmgt]b?", self.driver_memory, re.IGNORECASE):
             raise _bad_setting("LAMINAR_DRIVER_MEMORY", self.driver_memory, 'Use a size such as "2g" or "512m".')
+        if self.unreachable not in UNREACHABLE:
+            raise _bad_setting(
+                "LAMINAR_SPARK_UNREACHABLE", self.unreachable, did_you_mean(self.unreachable, UNREACHABLE)
+            )
 
     @property
     def is_connect(self) -> bool:
@@ -103,7 +113,7 @@ class SparkSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> SparkSettings:
-        """LAMINAR_SPARK, LAMINAR_SHUFFLE_PARTITIONS, LAMINAR_DRIVER_MEMORY; what is unset has its default."""
+        """What the variables LAMINAR_SPARK… say; what is unset has its default."""
         env = os.environ if environment is None else environment
         partitions = env.get("LAMINAR_SHUFFLE_PARTITIONS")
         if partitions and not partitions.isdecimal():
@@ -112,6 +122,7 @@ class SparkSettings:
             spark=env.get("LAMINAR_SPARK") or cls.spark,
             shuffle_partitions=int(partitions) if partitions else None,
             driver_memory=env.get("LAMINAR_DRIVER_MEMORY") or cls.driver_memory,
+            unreachable=env.get("LAMINAR_SPARK_UNREACHABLE") or cls.unreachable,
         )
 
     @classmethod
@@ -188,7 +199,14 @@ def _default_partitions() -> int:
 
 
 def _open_connect(settings: SparkSettings) -> SparkSession:
-    _probe(settings.spark)
+    try:
+        _probe(settings.spark)
+    except LaminarError as gone:
+        return UNREACHABLE[settings.unreachable](settings, gone)
+    return _connected(settings)
+
+
+def _connected(settings: SparkSettings) -> SparkSession:
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     builder = ConnectSession.builder.remote(settings.spark)
@@ -198,6 +216,38 @@ def _open_connect(settings: SparkSettings) -> SparkSession:
         return cast("SparkSession", builder.create())
     except Exception as error:
         raise _no_server(settings.spark, error) from error
+
+
+def _refused(_: SparkSettings, gone: LaminarError) -> SparkSession:
+    raise gone
+
+
+def _awaited(settings: SparkSettings, gone: LaminarError) -> SparkSession:
+    log.warning("%s: waiting for it, up to %d seconds", gone.problem, SECONDS_TO_WAIT)
+    deadline = time.monotonic() + SECONDS_TO_WAIT
+    while time.monotonic() < deadline:
+        time.sleep(0.25)
+        with suppress(LaminarError):
+            _probe(settings.spark)
+            log.warning("the Spark Connect server at %s answers again", settings.spark)
+            return _connected(settings)
+    raise gone
+
+
+def _in_process(settings: SparkSettings, gone: LaminarError) -> SparkSession:
+    log.warning("%s: starting Spark in this process instead", gone.problem)
+    from pyspark import SparkContext
+
+    active = SparkContext._active_spark_context
+    return _open_classic(replace(settings, spark=SparkSettings.spark if active is None else str(active.master)))
+
+
+# What becomes of a run that finds no Connect server, by the setting's value.
+UNREACHABLE: Mapping[str, Callable[[SparkSettings, LaminarError], SparkSession]] = {
+    "fail": _refused,
+    "wait": _awaited,
+    "in_process": _in_process,
+}
 
 
 def _probe(url: str) -> None:
@@ -304,5 +354,5 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def _bad_setting(name: str, value: str, hint: str) -> LaminarError:
+def _bad_setting(name: str, value: str, hint: str | None) -> LaminarError:
     return LaminarError("LMR0504", f'{name} cannot be "{value}"', hint=hint)

@@ -31,7 +31,7 @@ def with_session_lateness(runtime: Runtime, frame: DataFrame, pinned: Sequence[D
     assert isinstance(query.window, Session)
     own = query.keys[: len(runtime.plan.session_keys)]
     keys = [f"_k{i}" for i in range(len(own))]
-    placed = _in_fragments(frame, [value_sql(key.expression) for key in own], keys, query.window.gap)
+    placed = in_fragments(frame, [value_sql(key.expression) for key in own], keys, query.window.gap)
     suspect = placed.filter(f"_unsound IS NULL AND _fragment_end + {query.lateness} <= _watermark")
     fragments = suspect.select(*keys, "_fragment_start", "_fragment_end").distinct()
     late = _touching_nothing(runtime, fragments, keys, pinned).selectExpr(
@@ -43,7 +43,7 @@ def with_session_lateness(runtime: Runtime, frame: DataFrame, pinned: Sequence[D
     return joined.selectExpr(*frame.columns, f"coalesce({LATE_SESSION}, false) AS {LATE_SESSION}")
 
 
-def _in_fragments(frame: DataFrame, expressions: list[str], keys: list[str], gap: int) -> DataFrame:
+def in_fragments(frame: DataFrame, expressions: list[str], keys: list[str], gap: int) -> DataFrame:
     """Each row with the bounds of the fragment that it forms with the other rows of its key."""
     keyed = frame.selectExpr("*", *(f"{sql} AS {key}" for sql, key in zip(expressions, keys, strict=True)))
     by_key = ", ".join(["_unsound IS NULL", *keys])
@@ -55,6 +55,15 @@ def _in_fragments(frame: DataFrame, expressions: list[str], keys: list[str], gap
     return numbered.selectExpr(
         "*", f"min({TIME}) OVER {whole} AS _fragment_start", f"max({TIME}) OVER {whole} + {gap}L AS _fragment_end"
     )
+
+
+def in_sessions(fragments: DataFrame, keys: list[str]) -> DataFrame:
+    """Each fragment with the number of its session, `_session`, among those of its key: what touches is one."""
+    by_key = f"PARTITION BY {', '.join(keys)} " if keys else ""
+    earlier = f"({by_key}ORDER BY pane_start ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    upto = f"({by_key}ORDER BY pane_start ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    apart = fragments.selectExpr("*", f"coalesce(pane_start > max(pane_end) OVER {earlier}, true) AS _begins")
+    return apart.selectExpr("*", f"count_if(_begins) OVER {upto} AS _session")
 
 
 def _touching_nothing(runtime: Runtime, fragments: DataFrame, keys: list[str], pinned: Sequence[DataFile]) -> DataFrame:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from laminar_dagster.engine.batch import TIME, Batch
-from laminar_dagster.engine.closing import Closing, closed_until, finish, output_columns, partition_sql
+from laminar_dagster.engine.closing import Closing, closed_until, finish, partition_sql
 from laminar_dagster.engine.differences import Scope
 from laminar_dagster.engine.merging import matching
 from laminar_dagster.engine.partials import (
@@ -32,6 +32,7 @@ from laminar_dagster.engine.partials import (
 from laminar_dagster.engine.revising import Change, Revised, moves_sql
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
+from laminar_dagster.engine.shown import shown_sql
 from laminar_dagster.engine.writing import BROUGHT_ROWS, nullable, write_frame, write_table
 from laminar_dagster.plan.plan import partial_column
 from laminar_dagster.semantics.emit import Early
@@ -157,7 +158,7 @@ class SessionWindows:
         if not _shows_at_close(query):
             return sessions.selectExpr(state)
         named = sessions.selectExpr(state, "*", "pane_end AS window_end")
-        return finish(query, named, STATE).selectExpr(STATE, "_reason", *output_columns(query), partition_sql(query))
+        return finish(query, named, STATE).selectExpr(STATE, "_reason", *shown_sql(query), partition_sql(query))
 
     def still_open(self, _: Runtime, __: int | None) -> str:
         """A close takes its fragments out of the state, so whatever is there is open."""

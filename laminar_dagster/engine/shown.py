@@ -1,4 +1,4 @@
-"""How the results of a view that corrects itself lie in its table: the data, and what tells one result from another.
+"""How the results of a view lie in its table: the data, and what tells one result from another.
 
 The columns `_window_start` and `_window_end` (microseconds) and the group keys that SELECT leaves out are in the table
 for this; a reader may ignore them.
@@ -46,14 +46,14 @@ def shown_columns(query: Query) -> ShownColumns:
     return ShownColumns(
         data=tuple(named.name for named in query.output),
         keys=tuple(shown.get(name, f"_{name}") for name in names),
-        hidden=tuple(f"_{name}" for name in names if name not in shown),
+        hidden=tuple(f"_{name}" for name in names if name not in shown) if query.tells_results_apart else (),
         has_window=query.window is not None,
         is_session=isinstance(query.window, Session),
     )
 
 
 def shown_sql(query: Query) -> list[str]:
-    """The columns of the current table, out of finished results."""
+    """The columns of the table, out of finished results."""
     columns = [f"{value_sql(named.expression)} AS {quoted(named.name)}" for named in query.output]
     columns += bounds_sql() if query.window is not None else []
     return columns + [f"{name[1:]} AS {name}" for name in shown_columns(query).hidden]

@@ -18,6 +18,7 @@ from laminar_dagster.engine.window_state import WindowState
 from laminar_dagster.engine.writing import nullable, write_table
 from laminar_dagster.plan.plan import key_column
 from laminar_dagster.semantics.emit import Early
+from laminar_dagster.semantics.partitions import Partitioning
 from laminar_dagster.semantics.query import Query
 from state_store import DataFile, PlanRow
 from state_store import format as f
@@ -113,9 +114,9 @@ def write_rows(runtime: Runtime, planned: PlanRow, rows: pa.Table) -> list[DataF
     return write_table(runtime, f.OUTPUT, table, PARTITION)
 
 
-def _partitions(starts: pa.ChunkedArray, unit: str) -> pa.Array:
+def _partitions(starts: pa.ChunkedArray, partitioning: Partitioning) -> pa.Array:
     known = pc.unique(starts)
-    names = pa.array([partition_of(start, unit) for start in known.to_pylist()], pa.string())
+    names = pa.array([partition_of(start, partitioning) for start in known.to_pylist()], pa.string())
     return names.take(pc.index_in(starts.combine_chunks(), known))
 
 

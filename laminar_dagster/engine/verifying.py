@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from laminar_dagster.engine.differences import FLOATS_DIFFER_BY
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
 from laminar_dagster.engine.run import RunOptions, open_view
 from laminar_dagster.engine.window_evidence import output_bounds
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 LISTED = 20
 SHOWN, EXPECTED = "shown", "expected"
-FLOATS_DIFFER_BY = 1e-9
 ALWAYS = 1 << 62
 
 

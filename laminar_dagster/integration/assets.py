@@ -1,129 +1,165 @@
-"""One Dagster asset per view: to materialize it is to run epochs until it has caught up with its sources."""
+"""Views as Dagster assets: one multi_asset per view, whose run is a tick, a backfill or a fold-back."""
 
-# No `from __future__ import annotations`: Dagster looks at the type of `context` itself.
+# No `from __future__ import annotations`: Dagster looks at the types of `context` and `config` itself.
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 
 import dagster as dg
 
 from laminar_dagster.engine.project import Project
-from laminar_dagster.engine.run import RunOptions, open_view
+from laminar_dagster.integration.config import ViewRunConfig
+from laminar_dagster.integration.corrections import backfill_partitions, fold_late_rows
 from laminar_dagster.integration.failures import shown_in_dagster
-from laminar_dagster.integration.spark import session_for
-from laminar_dagster.plan.bounds import cautions
-from laminar_dagster.plan.explain import explain
-from laminar_dagster.plan.fingerprint import fingerprint
+from laminar_dagster.integration.observations import source_assets
+from laminar_dagster.integration.resource import RESOURCE_KEY, LaminarResource
+from laminar_dagster.integration.tick import tick
+from laminar_dagster.integration.translator import SOURCE, STATE, VIEW_PARTS, LaminarAsset, LaminarTranslator
+from laminar_dagster.integration.view_run import ViewAssets, ViewRun
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import VIEW_CONNECTOR, Source
-from laminar_dagster.semantics.time import to_iso
-from state_store import CommitRow, StoreReader
-from state_store import format as f
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-OpenSession = Callable[[Project], "SparkSession"]
-KINDS = {"delta": {"deltalake"}, "kafka": {"kafka"}}
-COUNTED = ("rows_in", "filtered", "late", "error", "windows_closed", "rows_out")
+OBSERVED = "observe_sources"
 
 
 def laminar_assets(
-    project: Project, open_session: OpenSession = session_for
-) -> list[dg.AssetsDefinition | dg.AssetSpec]:
-    """The project's views as assets, and its sources as external assets that they depend on."""
-    plans = project.plans()
-    inputs = [entry.source for plan in plans for entry in plan.query.inputs]
-    sources = {source.name: source for source in inputs if source.connector != VIEW_CONNECTOR}
-    return [*map(source_spec, sources.values()), *(view_asset(plan, project, open_session) for plan in plans)]
+    project: Project | Path | str | None = None,
+    *,
+    sql: str | None = None,
+    translator: LaminarTranslator | None = None,
+    resource: LaminarResource | str | None = None,
+    made_elsewhere: Collection[str] = (),
+) -> list[dg.AssetsDefinition]:
+    """The views of a project as assets, and its sources as observable ones.
+
+    `project`: a project, its directory, or a folder of `.sql` files; by default the working directory's. `sql`: the text
+    itself, in place of files. `resource`: a LaminarResource, or the key of one in the Definitions. `made_elsewhere`:
+    sources that are assets of your own, under the same key.
+    """
+    return _factory(project, sql, translator, resource, made_elsewhere).assets()
 
 
-def source_spec(source: Source) -> dg.AssetSpec:
-    kinds = KINDS.get(source.connector) or {"file", source.options.get("format", "file")}
-    return dg.AssetSpec(
-        source.name,
-        group_name="sources",
-        kinds=kinds,
-        description=f"A source that somebody else writes (connector '{source.connector}').",
-        metadata={
-            **{name: dg.MetadataValue.text(value) for name, value in sorted(source.options.items())},
-            "dagster/column_schema": _columns([(field.name, str(field.type)) for field in source.columns]),
-        },
-    )
+def laminar_definitions(
+    project: Project | Path | str | None = None,
+    *,
+    sql: str | None = None,
+    translator: LaminarTranslator | None = None,
+    resource: LaminarResource | str | None = None,
+    made_elsewhere: Collection[str] = (),
+) -> dg.Definitions:
+    """The assets, and for each view a job that folds late rows back. Runs share one process, so one JVM."""
+    factory = _factory(project, sql, translator, resource, made_elsewhere)
+    return dg.Definitions(assets=factory.assets(), jobs=factory.jobs(), executor=dg.in_process_executor)
 
 
-def view_spec(plan: Plan) -> dg.AssetSpec:
-    query = plan.query
-    return dg.AssetSpec(
-        query.view,
-        deps=[entry.source.name for entry in query.inputs],
-        group_name=query.labels.get("group", "views"),
-        owners=_listed(query.labels.get("owners", "")),
-        tags=dict(_tag(entry) for entry in _listed(query.labels.get("tags", ""))),
-        kinds={"spark", "deltalake"},
-        code_version=fingerprint(plan),
-        description=_description(plan),
-        metadata={
-            "dagster/column_schema": _columns([(named.name, str(named.expression.type)) for named in query.output])
-        },
-    )
+def laminar_jobs(
+    project: Project | Path | str | None = None, *, sql: str | None = None, translator: LaminarTranslator | None = None
+) -> list[dg.UnresolvedAssetJobDefinition]:
+    """For each view a job that folds late rows back; which rows, its configuration says."""
+    return _factory(project, sql, translator, None, ()).jobs()
 
 
-def _listed(text: str) -> list[str]:
-    return [entry.strip() for entry in text.split(",") if entry.strip()]
+def _factory(
+    project: Project | Path | str | None,
+    sql: str | None,
+    translator: LaminarTranslator | None,
+    resource: LaminarResource | str | None,
+    made_elsewhere: Collection[str],
+) -> "AssetFactory":
+    found = project if isinstance(project, Project) else _project_at(None if project is None else Path(project))
+    chosen = found if sql is None else replace(found, text=sql)
+    return AssetFactory(chosen, translator or LaminarTranslator(), resource or LaminarResource(), made_elsewhere)
 
 
-def _tag(entry: str) -> tuple[str, str]:
-    name, _, value = entry.partition("=")
-    return name.strip(), value.strip()
+def _project_at(location: Path | None) -> Project:
+    """The project that a directory belongs to. One that holds `.sql` files is itself where its SQL is."""
+    found = Project.find(location)
+    holds_sql = location is not None and any(location.glob("*.sql"))
+    return replace(found, sql=location.resolve()) if location is not None and holds_sql else found
 
 
-def _description(plan: Plan) -> str:
-    """What the view's own `description` says, then its SQL and its plan."""
-    said = plan.query.labels.get("description")
-    parts = [f"```sql\n{plan.query.sql.strip()}\n```", f"```\n{explain(plan)}\n```"]
-    return "\n\n".join([said, *parts] if said else parts)
+@dataclass(frozen=True)
+class AssetFactory:
+    project: Project
+    translator: LaminarTranslator
+    resource: LaminarResource | str
+    made_elsewhere: Collection[str]
+
+    @cached_property
+    def plans(self) -> dict[str, Plan]:
+        return {plan.query.view: plan for plan in self.project.plans()}
+
+    @cached_property
+    def sources(self) -> dict[str, Source]:
+        inputs = (entry.source for plan in self.plans.values() for entry in plan.query.inputs)
+        return {source.name: source for source in inputs if source.connector != VIEW_CONNECTOR}
+
+    @property
+    def _key(self) -> str:
+        return self.resource if isinstance(self.resource, str) else RESOURCE_KEY
+
+    def assets(self) -> list[dg.AssetsDefinition]:
+        observable = {name: self._spec(SOURCE, name) for name in self.sources if name not in self.made_elsewhere}
+        made = [self._view(plan) for plan in self.plans.values()]
+        if observable:
+            made.insert(0, source_assets(self.sources, observable, self.project, self.plans, self._key, OBSERVED))
+        if isinstance(self.resource, str):
+            return made
+        return list(dg.with_resources(made, {RESOURCE_KEY: self.resource}))
+
+    def jobs(self) -> list[dg.UnresolvedAssetJobDefinition]:
+        return [
+            dg.define_asset_job(
+                f"fold_late_rows_of_{view}",
+                selection=dg.AssetSelection.assets(self._spec(STATE, view).key),
+                description=f"Puts late rows of `{view}` into their windows and publishes the corrections.",
+                config={"ops": {view: {"config": {"fold_late": {"where": None}}}}},
+            )
+            for view in self.plans
+        ]
+
+    def _spec(self, part: str, name: str) -> dg.AssetSpec:
+        return self.translator.get_asset_spec(LaminarAsset(part, name, self.project, self.plans))
+
+    def _view(self, plan: Plan) -> dg.AssetsDefinition:
+        view = plan.query.view
+        read = [
+            name for name in dict.fromkeys(entry.source.name for entry in plan.query.inputs) if name in self.sources
+        ]
+        return view_asset(
+            ViewAssets(
+                plan,
+                self.project,
+                {part: self._spec(part, view) for part in VIEW_PARTS},
+                {name: self._spec(SOURCE, name) for name in read},
+            ),
+            self._key,
+        )
 
 
-def view_asset(plan: Plan, project: Project, open_session: OpenSession) -> dg.AssetsDefinition:
-    view = plan.query.view
+def view_asset(view: ViewAssets, resource_key: str) -> dg.AssetsDefinition:
+    """The parts of one view. A run with partitions is a backfill; one without, a tick or a fold-back."""
+    specs: Sequence[dg.AssetSpec] = list(view.parts.values())
 
     # The pool is a courtesy in the queue; what keeps two runs of a view apart is the store's own fence.
-    @dg.multi_asset(name=view, specs=[view_spec(plan)], pool=view)
-    def materialize(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        for caution in cautions(plan.query):
-            context.log.warning(caution)
+    @dg.multi_asset(
+        name=view.name,
+        specs=specs,
+        can_subset=True,
+        pool=view.name,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        required_resource_keys={resource_key},
+    )
+    def materialize(context: dg.AssetExecutionContext, config: ViewRunConfig) -> Iterator[dg.MaterializeResult[None]]:
+        run = ViewRun(context, view, config, getattr(context.resources, resource_key))
         with shown_in_dagster():
-            session = open_session(project)
-            options = RunOptions(maintenance=project.maintenance)
-            with open_view(plan, session, project=project.root, data=project.data, options=options) as run:
-                commits = run.drain(lambda commit: context.log.info(_epoch_line(commit)))
-            told = run_metadata(StoreReader(project.store(view)), commits)
-            delivered = {f"delivered_{sink}": done.rows for sink, done in run.deliveries.delivered.items()}
-            return dg.MaterializeResult(asset_key=view, metadata={**told, **delivered})
+            if run.partition_keys:
+                yield from backfill_partitions(run)
+            elif config.fold_late is not None:
+                yield from fold_late_rows(run)
+            else:
+                yield from tick(run)
 
     return materialize
-
-
-def run_metadata(reader: StoreReader, commits: Sequence[CommitRow]) -> dict[str, dg.MetadataValue | int | str]:
-    """What a run did, and where the view stands after it."""
-    totals = {name: sum(commit.counts.get(name, 0) for commit in commits) for name in COUNTED}
-    last = commits[-1] if commits else reader.commit()
-    standing: dict[str, dg.MetadataValue | int | str] = {}
-    if last is not None:
-        standing["epoch"] = last.epoch
-        standing["open_windows"] = last.counts.get("windows_open", last.counts.get("open_fragments", 0))
-        standing["dagster/row_count"] = sum(file.rows for file in reader.files(f.OUTPUT, last))
-    if last is not None and last.watermark is not None:
-        standing["watermark"] = to_iso(last.watermark)
-    return {"epochs": len(commits), **totals, **standing}
-
-
-def _epoch_line(commit: CommitRow) -> str:
-    watermark = "unknown yet" if commit.watermark is None else to_iso(commit.watermark)
-    counts = ", ".join(f"{commit.counts.get(name, 0)} {name.replace('_', ' ')}" for name in COUNTED)
-    return f"epoch {commit.epoch}: {counts}; watermark {watermark}"
-
-
-def _columns(columns: Sequence[tuple[str, str]]) -> dg.TableSchema:
-    return dg.TableSchema(columns=[dg.TableColumn(name, type_) for name, type_ in columns])

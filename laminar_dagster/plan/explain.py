@@ -63,6 +63,9 @@ def _source(entry: Input) -> Node:
         Node(f"event time: {_event_time(entry)}, {_decided(entry)}"),
         Node(f"watermark: {_watermark(entry)}"),
     ]
+    if source.unique is not None:
+        key, within = ", ".join(source.unique.columns), format_micros(source.unique.within)
+        children.append(Node(f"unique: ({key}), remembered for {within} of event time"))
     renamed = [n for n in entry.columns if display(n.expression) != n.name]
     if renamed:
         children.append(Node("hands on: " + ", ".join(f"{display(n.expression)} AS {n.name}" for n in renamed)))
@@ -240,12 +243,24 @@ def _side_output(query: Query) -> Node:
         "rows of state": query.max_state_rows,
     }
     children += [Node(f"at most {limit} {what}") for what, limit in limits.items() if limit is not None]
+    children += [Node(_route(sink)) for sink in query.side_output.sinks]
+    children += [Node(f"{kind} without the original") for kind in sorted(query.side_output.without_original)]
+    if query.side_output.max_rows is not None:
+        children.append(Node(f"at most {query.side_output.max_rows} rows of each kind in an epoch, the rest is counted"))
     return Node(f"side output: {routes + ', the rest to table' if routes else 'table'}", children)
 
 
+def _route(sink: DeclaredSink) -> str:
+    """Where entries go beside the table."""
+    if sink.connector == "kafka":
+        return f"{sink.entries} to {sink.target} at {sink.options['brokers']}, {_sureness(sink)}"
+    return f"{sink.entries} to {sink.target}, the original rows as JSON lines, {_sureness(sink)}"
+
+
 def _state(plan: Plan) -> Node:
+    remembered = [Node(f"keys seen in {e.source.name}") for e in plan.query.inputs if e.source.unique is not None]
     if plan.query.passes_rows:
-        return Node("state: none")
+        return Node("state", remembered) if remembered else Node("state: none")
     layout = plan.layout
     key = ", ".join(("pane", *layout.key_columns))
     children = [
@@ -255,7 +270,7 @@ def _state(plan: Plan) -> Node:
     ]
     if plan.query.gap_fill is not None:
         children.append(Node(_kept_for_gaps(plan.query)))
-    children += [Node(f"not bounded: {entry.why}") for entry in unbounded(plan.query)]
+    children += [*remembered, *(Node(f"not bounded: {entry.why}") for entry in unbounded(plan.query))]
     return Node("state: a log of partials", children)
 
 

@@ -38,7 +38,7 @@ def _meaning(plan: Plan) -> dict[str, Any]:
         "having": _expression(query.having),
         "output": [[named.name, _expression(named.expression)] for named in query.output],
         "emit": [query.emit.name, query.period, query.lateness],
-        "sink": [query.sink, query.partition],
+        "sink": [query.sink, str(query.partition)],
         "side_output": sorted(query.side_output.routes.items()),
         "null_event_time": query.null_event_time,
         "limits": [query.max_groups_per_window, query.max_windows_per_group, query.max_state_rows],
@@ -69,6 +69,7 @@ def _input(entry: Input, read: set[str]) -> dict[str, Any]:
         "time": [source.watermark_lag, source.idle_timeout, source.max_future_skew, _expression(entry.event_time)],
         "columns": [[n.name, _expression(n.expression)] for n in entry.columns if n.name in read],
         "where": _expression(entry.where),
+        **({} if source.unique is None else {"unique": [*source.unique.columns, source.unique.within]}),
     }
 
 

@@ -12,6 +12,7 @@ from laminar_dagster.semantics.emit import CHANGES, SINKS, Early
 from laminar_dagster.semantics.expressions import Column, columns_of
 from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
 from laminar_dagster.semantics.query import IN_SQL, WINDOW_END, WINDOW_START, AggregateCall, Input, Query, Source
+from laminar_dagster.semantics.quotas import pointless
 from laminar_dagster.semantics.time import format_micros
 from laminar_dagster.semantics.windows import Calendar, Tumble
 
@@ -218,6 +219,16 @@ def clauses_need_a_window(query: Query) -> Iterator[LaminarError]:
             )
 
 
+def limits_have_a_meaning(query: Query) -> Iterator[LaminarError]:
+    for entry in pointless(query):
+        yield LaminarError(
+            "LMR0226",
+            f"this view cannot have {entry.limit.option}: {entry.why}",
+            where=place(query, f"option:{entry.limit.option}"),
+            hint=entry.hint,
+        )
+
+
 def gap_fill_needs_tumbling_windows(query: Query) -> Iterator[LaminarError]:
     if query.gap_fill is not None and not isinstance(query.window, (Tumble, Calendar, type(None))):
         yield LaminarError(
@@ -293,6 +304,7 @@ MISTAKES: tuple[Rule, ...] = (
     rows_that_pass_are_not_kept,
     waiting_needs_a_watermark,
     clauses_need_a_window,
+    limits_have_a_meaning,
     gap_fill_needs_tumbling_windows,
     gap_fill_needs_aggregates,
     a_line_needs_numbers,
@@ -318,15 +330,6 @@ def _when(key: str, holds: Callable[[Query], bool]) -> Callable[[Query], str | N
     return lambda query: key if holds(query) else None
 
 
-def _limited(option: str) -> Callable[[Query], str | None]:
-    return _when(f"option:{option}", lambda query: getattr(query, option) is not None)
-
-
-def _other_route(query: Query) -> str | None:
-    wired = ("table", "metrics_only")
-    return next((f"option:side_output.{k}" for k, v in query.side_output.routes.items() if v not in wired), None)
-
-
 def _fills_what_changes(query: Query) -> bool:
     return query.gap_fill is not None and not query.emit.append_only
 
@@ -341,10 +344,6 @@ _KEPT = "Over sources that only append it works today."
 NOT_WIRED: tuple[NotWired, ...] = (
     NotWired("LMR0908", "GAP FILL of results that are shown early", _when("gap_fill", _fills_what_changes), _FILLED),
     NotWired("LMR0908", "GAP FILL over retractions", _when("gap_fill", _fills_what_is_taken_back), _KEPT),
-    NotWired("LMR0908", "max_groups_per_window", _limited("max_groups_per_window")),
-    NotWired("LMR0908", "max_windows_per_group", _limited("max_windows_per_group")),
-    NotWired("LMR0908", "max_state_rows", _limited("max_state_rows")),
-    NotWired("LMR0908", "this route of the side output", _other_route, "'table' and 'metrics_only' work today."),
 )
 
 

@@ -25,8 +25,9 @@ FUTURE_TIMESTAMP = "future_timestamp"
 LATE = "late"
 ERROR = "error"
 EVICTED = "evicted"
+DUPLICATE = "duplicate"
 ALLOWED_LATENESS_EXCEEDED = "allowed_lateness_exceeded"
-MAX_GROUPS = "max_groups"
+DUPLICATE_KEY = "duplicate_key"
 
 Key = tuple[Hashable, ...]
 

@@ -10,6 +10,7 @@ from laminar_dagster.errors import Span
 from laminar_dagster.semantics.aggregates import Kernel, Ordering
 from laminar_dagster.semantics.emit import EmitPolicy
 from laminar_dagster.semantics.expressions import Column, Expression, Named
+from laminar_dagster.semantics.partitions import Partitioning
 from laminar_dagster.semantics.sinks import DeclaredSink
 from laminar_dagster.semantics.types import DataType
 from laminar_dagster.semantics.watermark import DEFAULT_FUTURE_SKEW, ShardPolicy
@@ -42,6 +43,14 @@ class TimeStep(Enum):
 
 
 @dataclass(frozen=True)
+class Uniqueness:
+    """A source's word that no key comes again within a length of event time; a row that does is a duplicate."""
+
+    columns: tuple[str, ...]
+    within: int
+
+
+@dataclass(frozen=True)
 class Source:
     """A declared source. `columns` is empty as long as the schema is the table's own and not read yet.
 
@@ -57,6 +66,7 @@ class Source:
     watermark_lag: int | None = None
     idle_timeout: int | None = None
     max_future_skew: int | None = DEFAULT_FUTURE_SKEW
+    unique: Uniqueness | None = None
     hands_on: Mapping[str, int] = field(default_factory=dict)
     said: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -106,14 +116,25 @@ class AggregateCall:
     distinct: bool = False
 
 
+SIDE_OUTPUT_KINDS = ("late", "evicted", "error", "duplicate")
+TABLE, METRICS_ONLY, REINJECT, KAFKA_ROUTE = "table", "metrics_only", "reinject", "kafka:"
+
+
 @dataclass(frozen=True)
 class SideOutput:
-    """Where rows that were set aside go, by kind: `table` or `metrics_only`."""
+    """Where rows that were set aside go, by kind: `table`, `metrics_only`, `reinject` or `kafka:topic`.
+
+    `without_original` are the kinds whose entries leave the row itself out. `max_rows` is how many rows of each kind an
+    epoch keeps. `sinks` are the routes that lead out of the store; what they deliver is in the table, too.
+    """
 
     routes: Mapping[str, str] = field(default_factory=dict)
+    without_original: frozenset[str] = frozenset()
+    max_rows: int | None = None
+    sinks: tuple[DeclaredSink, ...] = field(default=(), compare=False)
 
     def keeps(self, kind: str) -> bool:
-        return self.routes.get(kind, "table") == "table"
+        return self.routes.get(kind, TABLE) != METRICS_ONLY
 
 
 @dataclass(frozen=True)
@@ -146,8 +167,9 @@ class Query:
     `is_grouped`: rows become groups; otherwise each row is a result of its own, at its window's close, or at once.
     `repeats` names the result that says how often a row of the output stands there (see plan/projection.py).
     `live` names the result that says how many rows of a group retractions have left (see plan/weighting.py).
-    `labels` are the options that describe the view (owners, tags, group, description). `sinks` are those that CREATE
-    SINK declares for it, and `emit_for` is the one that decided `emit`, where the view's own SQL does not say it.
+    `labels` are the options that only Dagster shows (owners, tags, group, description, partition_start). `sinks` are
+    those that CREATE SINK declares for it, and `emit_for` is the one that decided `emit`, where the view's own SQL does
+    not say it.
     `unbounded_state` is what to do about a state that nothing bounds: allow, warn or refuse.
     """
 
@@ -170,7 +192,7 @@ class Query:
     max_state_rows: int | None = None
     gap_fill: str | None = None
     max_gap: int | None = None
-    partition: str = "day"
+    partition: Partitioning = field(default_factory=Partitioning)
     is_grouped: bool = True
     repeats: str | None = None
     live: str | None = None
@@ -198,6 +220,15 @@ class Query:
         return any(entry.source.takes_retractions for entry in self.inputs)
 
     @property
+    def delivered_to(self) -> tuple[DeclaredSink, ...]:
+        """Everything outside of the store that gets something of the view: its sinks, and routes of its side output."""
+        return (*self.sinks, *self.side_output.sinks)
+
+    @property
+    def finds_duplicates(self) -> bool:
+        return any(entry.source.unique is not None for entry in self.inputs)
+
+    @property
     def passes_rows(self) -> bool:
         """Whether each row is a result of its own at once, as there is neither a group nor a window to wait for."""
         return self.window is None and not self.is_grouped
@@ -213,6 +244,11 @@ class Query:
         if self.passes_rows:
             return False
         return self.emit.append_only or not self.is_grouped or self.repeats is not None or self.ranking is not None
+
+    @property
+    def tells_results_apart(self) -> bool:
+        """Whether a result is known by its group and window; rows that are results of their own are not."""
+        return self.is_grouped and self.repeats is None and self.ranking is None
 
     @property
     def policies(self) -> Mapping[str, ShardPolicy]:

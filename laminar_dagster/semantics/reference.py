@@ -10,20 +10,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from laminar_dagster.semantics.duplicates import SeenKeys
 from laminar_dagster.semantics.emission import Emitted, Moment, emit_changes, emit_closed
 from laminar_dagster.semantics.emit import Early
 from laminar_dagster.semantics.gap_fill import Gaps, emit_filled
 from laminar_dagster.semantics.grouping import Group, Placed, groups, key_columns, placed, projected
 from laminar_dagster.semantics.judging import (
     ALLOWED_LATENESS_EXCEEDED,
+    DUPLICATE,
+    DUPLICATE_KEY,
     ERROR,
     EVICTED,
     FALLBACK,
     LATE,
-    MAX_GROUPS,
     Candidate,
     Commit,
-    Key,
     Reading,
     Refused,
     SideEntry,
@@ -33,8 +34,9 @@ from laminar_dagster.semantics.judging import (
 )
 from laminar_dagster.semantics.lateness import Judged, is_closed, judge_commit
 from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.quotas import Places
 from laminar_dagster.semantics.watermark import CommitTimes, Shard, progress
-from laminar_dagster.semantics.windows import Session, Window
+from laminar_dagster.semantics.windows import Window
 from laminar_dagster.semantics.zset import CdcOperation, Change, Row, applied, multiset_changes
 
 __all__ = ["Commit", "EpochResult", "Reference", "SideEntry"]
@@ -60,7 +62,8 @@ class Reference:
         self.watermark: int | None = None
         self._shards: Mapping[str, Shard] = {}
         self._live: list[Placed] = []
-        self._admitted: dict[Window | None, set[Key]] = {}
+        self._seen = SeenKeys()
+        self._places = Places(query)
         self._emitted = Emitted()
         self._gaps = Gaps(query)
         self._period_began: int | None = None
@@ -102,12 +105,21 @@ class Reference:
         self._counts["rows_in"] += len(readings)
         if self.query.null_event_time == FALLBACK:
             self._counts["null_event_time_rows"] += sum(_took_the_time(reading) for reading in readings)
-        candidates = [c for reading in readings if (c := self._candidate(reading, watermark)) is not None]
+        fresh = self._without_duplicates(readings, watermark)
+        candidates = [c for reading in fresh if (c := self._candidate(reading, watermark)) is not None]
         judged = judge_commit(self.query, candidates, self._live, watermark)
         sound = [row for row in judged if self._is_sound(row, watermark)]
-        entering = [placement for row in sound for placement in self._within_quota(row, sound, watermark)]
+        verdicts = zip(sound, self._places.judge(sound, self._live), strict=True)
+        entering = [placement for row, places in verdicts for placement in self._within_limits(row, places, watermark)]
         self._live += entering
         return entering
+
+    def _without_duplicates(self, readings: Sequence[Reading], watermark: int | None) -> list[Reading]:
+        repeated = self._seen.repeated(readings, watermark)
+        for reading in (readings[place] for place in repeated):
+            original, event_time = reading.original, reading.event_time
+            self._set_aside(SideEntry(DUPLICATE, DUPLICATE_KEY, original, None, None, event_time, watermark))
+        return [reading for place, reading in enumerate(readings) if place not in repeated]
 
     def _candidate(self, reading: Reading, watermark: int | None) -> Candidate | None:
         outcome = judge(self.query, reading)
@@ -132,27 +144,18 @@ class Reference:
             return True
         return False
 
-    def _within_quota(self, row: Judged, commit: Sequence[Judged], watermark: int | None) -> list[Placed]:
-        """The row in those of its windows that have room for its group; evicted if none has."""
-        takers = [window for window in row.takers if self._admits(window, row.candidate.key, commit)]
+    def _within_limits(
+        self, row: Judged, places: Mapping[Window | None, str | None], watermark: int | None
+    ) -> list[Placed]:
+        """The row in those of its windows that have a place for it; evicted if none has, for what the last one says."""
+        takers = [window for window, reason in places.items() if reason is None]
         if not takers:
-            self._set_aside(self._entry(EVICTED, MAX_GROUPS, row, watermark))
+            self._set_aside(self._entry(EVICTED, str([*places.values()][-1]), row, watermark))
             return []
         self._counts["aggregated"] += 1
         self._counts["partially_late_rows"] += row.is_partially_late
         self._counts["pre_epoch_rows"] += row.candidate.event_time < 0
         return [placed(row.candidate, window) for window in takers]
-
-    def _admits(self, window: Window | None, key: Key, commit: Sequence[Judged]) -> bool:
-        """The first groups of a window stay: by commit, and within a commit by key."""
-        limit = self.query.max_groups_per_window
-        if limit is None or isinstance(self.query.window, Session):
-            return True
-        admitted = self._admitted.setdefault(window, set())
-        arriving = {other.candidate.key for other in commit if window in other.takers} - admitted
-        room = max(limit - len(admitted), 0)
-        admitted |= set(sorted(arriving, key=_key_order)[:room])
-        return key in admitted
 
     def _entry(self, kind: str, reason: str, row: Judged, watermark: int | None) -> SideEntry:
         candidate = row.candidate
@@ -177,6 +180,7 @@ class Reference:
             for group in groups(self.query, self._live)
             if group.window is not None and is_closed(group.window.end, self.query.lateness, watermark)
         ]
+        self._places.close(lambda window: is_closed(window.end, self.query.lateness, watermark))
         gone = {id(row) for group in closed for row in group.rows}
         self._live = [row for row in self._live if id(row) not in gone]
         return closed
@@ -232,14 +236,6 @@ def _took_the_time(reading: Reading) -> bool:
     return reading.trouble is None and not reading.moves_clock
 
 
-def _key_order(key: Key) -> tuple[tuple[bool, object], ...]:
-    """As ORDER BY in Spark: column by column, NULL first."""
-    return tuple((part is not None, part) for part in key)
-
-
 def _refuse_what_is_not_modelled(query: Query) -> None:
-    for name in ("max_windows_per_group", "max_state_rows"):
-        if getattr(query, name) is not None:
-            raise NotImplementedError(f"the reference does not model {name} yet")
     if query.gap_fill is not None and not query.emit.append_only:
         raise NotImplementedError("the reference does not model GAP FILL of results that change yet")

@@ -18,7 +18,7 @@ class DeclaredSink:
     `mode` is what the target gets: `append` new rows alone, `upsert` the newest row of each key, `changelog` every
     change. `takes` is the row of the sinks' table (semantics/emit.py) that says which strategies go with it. `key` are
     the columns that tell results apart: what an upsert goes by, and a message's key. `options` are those of the
-    connector: path, format, brokers, topic.
+    connector: path, format, brokers, topic. `entries`: it gets the side output's entries of this kind, and no results.
     """
 
     name: str
@@ -28,6 +28,7 @@ class DeclaredSink:
     takes: str
     key: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    entries: str | None = None
     where: Span | None = field(default=None, compare=False)
 
     def accepts(self, policy: EmitPolicy) -> bool:

@@ -16,6 +16,7 @@ from laminar_dagster.sql import options as o
 from laminar_dagster.sql.intervals import fixed
 from laminar_dagster.sql.messages import metadata_options
 from laminar_dagster.sql.statements import ColumnStatement, Script, SourceStatement
+from laminar_dagster.sql.unique_keys import uniqueness
 
 SchemaOf = Callable[[SourceStatement], tuple[Field, ...]]
 
@@ -146,6 +147,7 @@ def _with_time(statement: SourceStatement, source: Source, values: Mapping[str, 
         watermark_lag=lag,
         idle_timeout=values.get("idle_timeout"),
         max_future_skew=values.get("max_future_skew", DEFAULT_FUTURE_SKEW),
+        unique=uniqueness(statement, source, values),
         said=_said(statement),
     )  # fmt: skip
 

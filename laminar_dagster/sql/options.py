@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
+from zoneinfo import available_timezones
 
 from laminar_dagster.errors import LaminarError, did_you_mean
 from laminar_dagster.semantics.emit import SINKS
+from laminar_dagster.semantics.query import SIDE_OUTPUT_KINDS
 from laminar_dagster.sql.clauses import OptionValue
 from laminar_dagster.sql.intervals import IntervalText, fixed
 
@@ -56,6 +59,13 @@ def duration(name: str, option: OptionValue) -> int:
     return length
 
 
+def positive_duration(name: str, option: OptionValue) -> int:
+    length = duration(name, option)
+    if length == 0:
+        raise _bad(name, option, "a length of time longer than zero", "Write it as in '10 seconds'.")
+    return length
+
+
 def duration_or_none(name: str, option: OptionValue) -> int | None:
     return None if option.value.lower() == "none" else duration(name, option)
 
@@ -80,6 +90,20 @@ def one_of(*choices: str) -> Reader:
         return value
 
     return read
+
+
+def day(name: str, option: OptionValue) -> str:
+    try:
+        return date.fromisoformat(option.value).isoformat()
+    except ValueError:
+        raise _bad(name, option, "a day", "Write it as in '2026-01-31'.") from None
+
+
+def zone(name: str, option: OptionValue) -> str:
+    if option.value not in available_timezones():
+        hint = did_you_mean(option.value, available_timezones(), "Zones are named as in 'Europe/Berlin'.")
+        raise _bad(name, option, "a time zone", hint)
+    return option.value
 
 
 ROUTES = ("table", "metrics_only", "reinject", "kafka:topic")
@@ -109,7 +133,12 @@ TIME_OPTIONS = (
     Option("watermark_lag", duration, "the watermark's lag, in place of WATERMARK FOR", default=True),
     Option("event_time", text, "the event-time column, in place of WATERMARK FOR", default=True),
 )
-COMMON_SOURCE_OPTIONS = (Option("connector", text, "where the rows come from"), *TIME_OPTIONS)
+COMMON_SOURCE_OPTIONS = (
+    Option("connector", text, "where the rows come from"),
+    *TIME_OPTIONS,
+    Option("unique_key", text, "the columns by which no two rows are alike, as in 'sale_id'"),
+    Option("unique_within", positive_duration, "how long, in event time, a key is remembered"),
+)
 _CHANGES = Option("changes", one_of("append", "cdf"), "'cdf' reads the change data feed, with retractions")
 _CLIENT = Option("properties", text, "a file with settings of Kafka's client, such as security")
 CONNECTORS: Mapping[str, tuple[Option, ...]] = {
@@ -142,13 +171,15 @@ CONNECTORS: Mapping[str, tuple[Option, ...]] = {
 
 # --- views ---------------------------------------------------------------------------------------------------
 
-SIDE_OUTPUT_KINDS = ("late", "evicted", "error", "duplicate")
 LIMITS = ("max_groups_per_window", "max_windows_per_group", "max_state_rows")
-LABELS = ("owners", "tags", "group", "description")
+LABELS = ("owners", "tags", "group", "description", "partition_start")
 SHARED_LABELS = ("owners", "tags", "group")
 VIEW_OPTIONS = (
     Option("sink", one_of(*SINKS), "what the table of results is: append, upsert or changelog"),
     Option("partition", one_of("hour", "day", "week", "month"), "the width of the results' partitions", default=True),
+    Option(
+        "partition_time_zone", zone, "whose days, weeks and months the partitions are, as 'Europe/Berlin'", default=True
+    ),
     Option(
         "allowed_lateness",
         duration,
@@ -160,6 +191,14 @@ VIEW_OPTIONS = (
         Option(f"side_output.{kind}", route, f"where rows of kind {kind} go: {', '.join(ROUTES)}", default=True)
         for kind in SIDE_OUTPUT_KINDS
     ),
+    *(
+        Option(f"side_output.{kind}.include_original", flag, f"whether {kind} rows are kept as they came", default=True)
+        for kind in SIDE_OUTPUT_KINDS
+    ),
+    Option("side_output.max_rows_per_epoch", count, "how many rows of each kind an epoch keeps", default=True),
+    Option("side_output.brokers", text, "the brokers of 'kafka:topic'; by default those of a source", default=True),
+    Option("side_output.properties", text, "a file with settings of Kafka's client, for 'kafka:topic'", default=True),
+    Option("side_output.reinject_to", text, "the directory that 'reinject' writes JSON lines to", default=True),
     Option(
         "on_null_event_time",
         one_of("side_output", "fallback"),
@@ -182,7 +221,11 @@ VIEW_OPTIONS = (
         "what happens to a view whose state nothing bounds",
         default=True,
     ),
-    *(Option(label, text, "shown in Dagster", default=label in SHARED_LABELS) for label in LABELS),
+    *(
+        Option(label, text, "shown in Dagster", default=label in SHARED_LABELS)
+        for label in LABELS[:4]
+    ),
+    Option("partition_start", day, "the day at which Dagster's partitions begin", default=True),
 )
 
 # --- sinks ---------------------------------------------------------------------------------------------------

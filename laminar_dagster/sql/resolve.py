@@ -12,7 +12,9 @@ from laminar_dagster.errors import LaminarError, Span
 from laminar_dagster.semantics.aggregates import aggregate_called
 from laminar_dagster.semantics.emit import DEFAULT_UNWINDOWED, DEFAULT_WINDOWED, SINKS, EmitPolicy
 from laminar_dagster.semantics.expressions import Expression
-from laminar_dagster.semantics.query import Query, SideOutput
+from laminar_dagster.semantics.partitions import partitioning_of
+from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.quotas import without_pointless
 from laminar_dagster.sql.aggregates import Aggregates
 from laminar_dagster.sql.catalog import Catalog, SchemaOf
 from laminar_dagster.sql.clause_refusals import SELECT_REASONS
@@ -26,6 +28,7 @@ from laminar_dagster.sql.outer import OuterReader
 from laminar_dagster.sql.ranking import Layers, layers
 from laminar_dagster.sql.selecting import Selected, select_distinct, select_grouped, select_rows
 from laminar_dagster.sql.settings import Settings, read_settings
+from laminar_dagster.sql.side_output import side_output_of
 from laminar_dagster.sql.sinks import ReadSink, deciding, read_sinks, with_sinks
 from laminar_dagster.sql.statements import Script, ViewStatement
 from laminar_dagster.sql.windows import Windowing
@@ -84,7 +87,7 @@ def _query(view: ViewStatement, catalog: Catalog, configuration: Configuration, 
     selected = _selected(view, select, relation, grouping)
     if found.outer is not None:
         selected = _around(view, found, selected)
-    query = _assembled(view, settings, relation, grouping, where, selected, sink)
+    query = without_pointless(_assembled(view, settings, relation, grouping, where, selected, sink), settings.defaulted)
     places = {**_places(view, relation, grouping, selected), **_source_places(catalog), **settings.places}
     return replace(query, places=places)
 
@@ -181,9 +184,10 @@ def _assembled(
     emit = _policy(settings, windowing, decides, passes=passes)
     settings = settings if windowing is not None else settings.without_window()
     time = windowing.time if windowing is not None else None
+    inputs = tuple(input_of(branch, time) for branch in relation.branches)
     return Query(
         view=view.name,
-        inputs=tuple(input_of(branch, time) for branch in relation.branches),
+        inputs=inputs,
         window=windowing.kind if windowing is not None else None,
         where=where,
         keys=tuple(grouping.keys),
@@ -194,14 +198,16 @@ def _assembled(
         period=settings.period,
         allowed_lateness=settings.allowed_lateness,
         sink=settings.sink or ("append" if emit.append_only else "upsert"),
-        side_output=SideOutput(settings.routes),
+        side_output=side_output_of(view, settings.values, inputs),
         null_event_time=settings.null_event_time,
         max_groups_per_window=settings.limits.get("max_groups_per_window"),
         max_windows_per_group=settings.limits.get("max_windows_per_group"),
         max_state_rows=settings.limits.get("max_state_rows"),
         gap_fill=settings.gap_fill,
         max_gap=settings.max_gap,
-        partition=settings.partition,
+        partition=partitioning_of(
+            settings.partition, windowing.kind if windowing is not None else None, settings.partition_zone
+        ),
         sql=view.sql,
         file=view.where.file,
         explicit_emit=settings.emission is not None,

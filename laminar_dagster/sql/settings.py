@@ -16,20 +16,24 @@ from laminar_dagster.sql.statements import ViewStatement
 
 @dataclass(frozen=True)
 class Settings:
-    """What a view's clauses and options come to; `defaulted` are the options that only the project's defaults say."""
+    """What a view's clauses and options come to.
+
+    `values` are the options as they were read, `defaulted` those that only the project's defaults say.
+    """
 
     emission: EmitPolicy | None
     period: int | None
     allowed_lateness: int
     sink: str | None
     partition: str
-    routes: Mapping[str, str]
+    partition_zone: str | None
     null_event_time: str
     limits: Mapping[str, int]
     gap_fill: str | None
     max_gap: int | None
     labels: Mapping[str, str]
     places: Mapping[str, Span]
+    values: Mapping[str, Any]
     unbounded_state: str = "allow"
     defaulted: frozenset[str] = frozenset()
 
@@ -54,13 +58,14 @@ def read_settings(view: ViewStatement) -> Settings:
         allowed_lateness=_lateness(view, values),
         sink=values.get("sink"),
         partition=values.get("partition", "day"),
-        routes=_routes(view, values),
+        partition_zone=_partition_zone(view, values),
         null_event_time=values.get("on_null_event_time", "side_output"),
         limits={name: values[name] for name in o.LIMITS if name in values},
         gap_fill=clauses.gap_fill,
         max_gap=values.get("max_gap"),
         labels={name: values[name] for name in o.LABELS if name in values},
         places=_places(view),
+        values=values,
         unbounded_state=values.get("unbounded_state", "allow"),
         defaulted=defaulted,
     )
@@ -91,16 +96,17 @@ def _lateness(view: ViewStatement, values: Mapping[str, Any]) -> int:
     return lateness
 
 
-def _routes(view: ViewStatement, values: Mapping[str, Any]) -> dict[str, str]:
-    routes = {
-        kind: str(values[f"side_output.{kind}"]) for kind in o.SIDE_OUTPUT_KINDS if f"side_output.{kind}" in values
-    }
-    if view.clauses.late_data is not None and routes.get("late", "table") != "table":
+def _partition_zone(view: ViewStatement, values: Mapping[str, Any]) -> str | None:
+    """Hours are those of UTC; a default for all says nothing about them."""
+    given = view.clauses.options.get("partition_time_zone")
+    if given is None:
+        return None
+    if values.get("partition") == "hour" and not is_default(given):
         raise LaminarError(
-            "LMR0305", "LATE DATA TO and side_output.late say where late rows go, and differ",
-            where=view.clauses.options["side_output.late"].name_where, hint="Keep one of the two.",
+            "LMR0305", "partition_time_zone is for days, weeks and months; hours are those of UTC",
+            where=given.name_where, hint="Leave partition_time_zone out, or choose another partition.",
         )  # fmt: skip
-    return routes
+    return str(values["partition_time_zone"])
 
 
 _PLACE_NAMES = {"ALLOW": "lateness", "GAP": "gap_fill", "EMIT": "emit", "LATE": "late_data", "WITH": "options"}

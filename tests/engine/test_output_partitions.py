@@ -12,6 +12,7 @@ from laminar_dagster.engine.closing import partition_of
 from laminar_dagster.engine.run import run_view
 from laminar_dagster.engine.sources.memory import MemoryConnector
 from laminar_dagster.plan.build import plan_script
+from laminar_dagster.semantics.partitions import Partitioning
 from laminar_dagster.semantics.time import HOUR, from_iso
 from state_store import StoreReader
 
@@ -32,7 +33,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("unit", EXPECTED)
 def test_a_window_is_in_the_partition_of_its_start(unit: str) -> None:
-    assert [partition_of(SUNDAY + hours * HOUR, unit) for hours in (0, 1)] == EXPECTED[unit]
+    assert [partition_of(SUNDAY + hours * HOUR, Partitioning(unit)) for hours in (0, 1)] == EXPECTED[unit]
 
 
 @pytest.mark.spark

@@ -23,7 +23,6 @@ NOT_WIRED_SQL = [
         f"{PLAIN}{COUNTED} WITH ({name} = 5)"
         for name in ("max_groups_per_window", "max_windows_per_group", "max_state_rows")
     ),
-    PLAIN + COUNTED + " WITH (side_output.late = 'reinject')",
 ]
 
 

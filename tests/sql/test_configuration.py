@@ -98,7 +98,7 @@ def test_a_view_that_names_itself_goes_before_the_defaults() -> None:
 def test_names_are_found_in_any_letter_case() -> None:
     toml = "[sources.SALES]\nwatermark_lag = '2 seconds'\n[views.Per_Minute]\nPartition = 'hour'"
     found = query(SOURCE + VIEW, toml)
-    assert (found.inputs[0].source.watermark_lag, found.partition) == (2 * SECOND, "hour")
+    assert (found.inputs[0].source.watermark_lag, found.partition.unit) == (2 * SECOND, "hour")
 
 
 def test_options_of_the_connector_may_stand_in_the_configuration() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laminar_dagster.engine.sinks.history import changes_since
+from laminar_dagster.engine.sinks.history import EpochChanges, changes_since
 from laminar_dagster.engine.sinks.registry import open_target
+from laminar_dagster.engine.sinks.side_output import entries_since, refuse_own_input
 from laminar_dagster.engine.sinks.targets import Delivery, Surroundings, Target
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.fingerprint import ADDRESSES
@@ -45,7 +46,7 @@ class Deliveries:
 
     def catch_up(self) -> None:
         """Deliver all that is committed and not delivered yet."""
-        for sink in self.query.sinks:
+        for sink in self.query.delivered_to:
             if sink.name in self.failures:
                 continue
             try:
@@ -68,7 +69,7 @@ class Deliveries:
             return
         target = self._target(sink, positions)
         position = _position(positions, sink)
-        for changes in changes_since(self.query, reader, position.epoch):
+        for changes in self._after(sink, reader, position.epoch):
             target.deliver(
                 Delivery(changes.epoch, changes.rows, self.spark, changes.snapshot, after=position.delivered)
             )
@@ -78,9 +79,16 @@ class Deliveries:
         if position.epoch < last.epoch:
             self._remember(positions, sink, last.epoch, position.delivered)
 
+    def _after(self, sink: DeclaredSink, reader: StoreReader, epoch: int) -> Iterator[EpochChanges]:
+        if sink.entries is not None:
+            return entries_since(reader, sink.entries, epoch)
+        return changes_since(self.query, reader, epoch)
+
     def _target(self, sink: DeclaredSink, positions: SinkPositions) -> Target:
         """The sink's target, and the position as the target has it, where a kill came between the two."""
         if sink.name not in self._targets:
+            if sink.entries is not None and sink.connector == "files":
+                refuse_own_input(self.query, sink, self.surroundings.project)
             target = open_target(sink, self.surroundings)
             known, landed = positions.read(sink.name), target.landed() or 0
             if known is None:

@@ -49,9 +49,9 @@ class FilesTarget:
         if self._format == "parquet":
             return _parquet(rows)
         if self._format == "json":
-            return _lines(json_texts(rows))
+            return lines(json_texts(rows))
         source = CdcSource(self._surroundings.database, self._sink.view)
-        return _lines(debezium_texts(delivery.rows, source, snapshot=delivery.snapshot))
+        return lines(debezium_texts(delivery.rows, source, snapshot=delivery.snapshot))
 
 
 def _parquet(rows: pa.Table) -> bytes:
@@ -60,7 +60,7 @@ def _parquet(rows: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
-def _lines(texts: pa.ChunkedArray) -> bytes:
+def lines(texts: pa.ChunkedArray) -> bytes:
     """Each text and a line end behind it, put together without going through the rows in Python."""
     return b"".join(_joined(chunk) for chunk in texts.chunks if len(chunk))
 

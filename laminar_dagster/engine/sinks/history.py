@@ -1,8 +1,8 @@
 """A view's history as deliveries: what each epoch after a position changed, in order.
 
 Of a view with a changelog these are its rows; where history is folded and the sink is at its beginning, the rows as
-they stood then come first, as one snapshot. Of a view without a changelog, which only appends, they are the rows that
-the epoch added to the output, each an insertion.
+they stood then come first, as one snapshot. Of a view without a changelog, which has only appended so far, they are the
+rows that the epoch added to the output, each an insertion.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_dagster.engine.changelog_rows import CHUNK_ROWS, rows_after
-from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
+from laminar_dagster.engine.in_process_sql import connection, parquet
+from laminar_dagster.engine.insertions import insertions_schema, insertions_sql
 from laminar_dagster.errors import LaminarError
-from laminar_dagster.semantics.expressions import Column
-from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, Query
-from laminar_dagster.semantics.windows import Hop, Tumble
-from state_store import CommitRow, DeltaDirectory, StoreReader
+from laminar_dagster.semantics.query import Query
+from state_store import CommitRow, StoreReader
 from state_store import format as f
-from state_store.changelog import AFTER_ALL, EMITTED_AT, EPOCH, EVENT_TIME, HEAD, OP, SEQ, WEIGHT, snapshot_epoch
+from state_store.changelog import AFTER_ALL, EPOCH, snapshot_epoch
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,8 @@ def changes_since(query: Query, reader: StoreReader, epoch: int) -> Iterator[Epo
     last = reader.commit() if reader.exists else None
     if last is None or last.epoch <= epoch:
         return
-    yield from (_of_changelog if query.has_changelog else _of_output)(query, reader, last, epoch)
+    has_changelog = query.has_changelog or last.tables.get(f.CHANGELOG) is not None
+    yield from (_of_changelog if has_changelog else _of_output)(query, reader, last, epoch)
 
 
 def _gone(query: Query, epoch: int, first: int) -> LaminarError:
@@ -63,11 +63,11 @@ def _of_changelog(query: Query, reader: StoreReader, last: CommitRow, epoch: int
     if 0 < epoch < folded:
         raise _gone(query, epoch, folded)
     with connection() as db:
-        for found, rows in _by_epoch(rows_after(db, table, (epoch, AFTER_ALL), last.epoch)):
+        for found, rows in by_epoch(rows_after(db, table, (epoch, AFTER_ALL), last.epoch)):
             yield EpochChanges(found, rows, snapshot=found == folded and epoch == 0)
 
 
-def _by_epoch(chunks: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
+def by_epoch(chunks: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
     """Rows that come in the order of their epochs, an epoch at a time."""
     held: list[pa.RecordBatch] = []
     current: int | None = None
@@ -102,32 +102,6 @@ def _of_output(query: Query, reader: StoreReader, last: CommitRow, epoch: int) -
     if not files:
         return
     with connection() as db:
-        found = db.sql(_insertions_sql(query, parquet(table.absolute(files)), epoch)).to_arrow_reader(CHUNK_ROWS)
-        for number, rows in _by_epoch(chunk.cast(_changes_schema(table, chunk.schema)) for chunk in found):
+        found = db.sql(insertions_sql(query, parquet(table.absolute(files)), epoch)).to_arrow_reader(CHUNK_ROWS)
+        for number, rows in by_epoch(chunk.cast(insertions_schema(table, chunk.schema)) for chunk in found):
             yield EpochChanges(number, rows)
-
-
-def _insertions_sql(query: Query, source: str, epoch: int) -> str:
-    """Rows as so many `+I`. Their order within an epoch is that of their values: merging files does not change it."""
-    names = [quoted(named.name) for named in query.output]
-    in_order = ", ".join(f"{name} ASC NULLS FIRST" for name in names)
-    return f"""
-        SELECT {EPOCH}, row_number() OVER (PARTITION BY {EPOCH} ORDER BY {in_order}) - 1 AS {SEQ}, '+I' AS {OP},
-            1::BIGINT AS {WEIGHT}, {_event_time_sql(query)} AS {EVENT_TIME}, {EMITTED_AT}, {", ".join(names)}
-        FROM {source} WHERE {EPOCH} > {epoch} ORDER BY {EPOCH}, {SEQ}"""
-
-
-def _event_time_sql(query: Query) -> str:
-    """The end of a row's window, where the view shows enough to tell it."""
-    shown = {n.expression.name: quoted(n.name) for n in query.output if isinstance(n.expression, Column)}
-    if WINDOW_END in shown:
-        return shown[WINDOW_END]
-    if WINDOW_START in shown and isinstance(query.window, (Tumble, Hop)):
-        return f"{shown[WINDOW_START]} + to_microseconds({query.window.size})"
-    return "NULL::TIMESTAMPTZ"
-
-
-def _changes_schema(table: DeltaDirectory, written: pa.Schema) -> pa.Schema:
-    """The columns of a changelog, in the types that the output has."""
-    types = {**{field.name: field.type for field in table.schema()}, **dict(zip(HEAD.names, HEAD.types, strict=True))}
-    return pa.schema([(name, types[name]) for name in written.names])

@@ -58,7 +58,7 @@ class KafkaTarget:
         require_connector(spark)
         options = {**self.cluster.spark_options(), **BOUNDED, "topic": self.sink.options["topic"]}
         try:
-            _messages(spark, self._texts(delivery)).write.format("kafka").options(**options).save()
+            _messages(spark, self.texts(delivery)).write.format("kafka").options(**options).save()
         except Exception as error:
             if FAILURE not in str(error):
                 raise
@@ -67,8 +67,8 @@ class KafkaTarget:
             raise not_answering(self.cluster.brokers, _cause(error)) from error
         self.surroundings.after_write(f"sink {self.sink.name} messages")
 
-    def _texts(self, delivery: Delivery) -> pa.Table:
-        """The messages of an epoch as text, in order, with what their headers say."""
+    def texts(self, delivery: Delivery) -> pa.Table:
+        """The messages of an epoch, in order: `key` and `value` as text, and the other columns as headers."""
         rows = delivery.rows
         if self.sink.options.get("format") == "debezium":
             source = CdcSource(self.surroundings.database, self.sink.view)
@@ -83,7 +83,8 @@ class KafkaTarget:
 
 def _messages(spark: SparkSession, texts: pa.Table) -> DataFrame:
     """As Spark's connector takes them. One task writes them all: it alone keeps the order within a partition."""
-    headers = ", ".join(f"named_struct('key', '{name}', 'value', encode(string({name}), 'UTF-8'))" for name in HEADERS)
+    names = [name for name in texts.column_names if name not in ("key", "value")]
+    headers = ", ".join(f"named_struct('key', '{name}', 'value', encode(string({name}), 'UTF-8'))" for name in names)
     return spark.createDataFrame(texts).coalesce(1).selectExpr("key", "value", f"array({headers}) AS headers")
 
 

@@ -15,7 +15,13 @@ TARGETS = {
 }
 
 
+ENTRY_TARGETS = {
+    "files": ("laminar_dagster.engine.sinks.side_output", "Reinjection"),
+    "kafka": ("laminar_dagster.engine.sinks.side_output", "SideMessages"),
+}
+
+
 def open_target(sink: DeclaredSink, surroundings: Surroundings) -> Target:
-    module, name = TARGETS[sink.connector]
+    module, name = (TARGETS if sink.entries is None else ENTRY_TARGETS)[sink.connector]
     make: MakeTarget = getattr(import_module(module), name)
     return make(sink, surroundings)

@@ -22,8 +22,9 @@ class Delivery:
 
     `rows` is a changelog: `_epoch`, `_seq`, `_op`, `_weight`, `_event_time`, `_emitted_at`, then the view's columns; in
     the order of `_seq`, never without rows, and the same rows whenever the epoch is delivered again. Of a view that
-    only appends every `_op` is `+I`. `snapshot`: the rows stand for all epochs up to this one. `after` is the epoch of
-    the delivery before; 0: this is the first. `spark` is the run's session, for targets that write through it.
+    only appends every `_op` is `+I`. Of a sink of side output it has `_epoch`, `_seq` and the entries' columns.
+    `snapshot`: the rows stand for all epochs up to this one. `after` is the epoch of the delivery before; 0: this is
+    the first. `spark` is the run's session, for targets that write through it.
     """
 
     epoch: int

@@ -65,7 +65,8 @@ class SourceCommit:
 
     A `snapshot` stands for all that a Delta table held at a version; which rows of its files count (deletion
     vectors), only Delta's own reader knows. `watermark` is what a view hands on with its epoch. `partition` is of a
-    topic, and `skipped` how many of its messages were gone before they could be read.
+    topic, and `skipped` how many of its messages were gone before they could be read. `correction`: the epoch of a view
+    that is read corrected windows which may be closed here.
     """
 
     source: str
@@ -76,6 +77,7 @@ class SourceCommit:
     watermark: int | None = None
     partition: int | None = None
     skipped: int = 0
+    correction: bool = False
 
     @property
     def shard(self) -> str:
@@ -90,7 +92,7 @@ class SourceCommit:
         handed_on = {} if self.watermark is None else {"watermark": self.watermark}
         body = {"source": self.source, "id": self.id, "order": self.order, "files": files, "snapshot": self.snapshot}
         messages = {} if self.partition is None else {"partition": self.partition, "skipped": self.skipped}
-        return {**body, **handed_on, **messages}
+        return {**body, **handed_on, **messages, **({"correction": True} if self.correction else {})}
 
     @staticmethod
     def from_json(entry: dict[str, Any]) -> SourceCommit:
@@ -105,6 +107,7 @@ class SourceCommit:
             watermark,
             entry.get("partition"),
             entry.get("skipped", 0),
+            entry.get("correction", False),
         )
 
 

@@ -61,17 +61,26 @@ class ViewConnector:
         return reader.log.commits(limit=last.epoch - (position or 0))[::-1]
 
     def _commit(self, commit: CommitRow) -> SourceCommit:
-        version = commit.tables.get(self._table)
+        correction = commit.epoch_kind != "tick"
+        name = f.CHANGELOG if correction else self._table
+        version = commit.tables.get(name)
         files: list[SourceFile] = []
         if commit.counts.get("rows_out", 0):
-            table = StoreReader(self.root).table(self._table)
+            table = StoreReader(self.root).table(name)
             written = [file for file in table.files_at(version) if file.path.startswith(f"e{commit.epoch:010d}-")]
             files = [SourceFile(str(table.root / file.path), file.size, file.rows) for file in written]
             if sum(file.rows or 0 for file in files) < commit.counts["rows_out"]:
                 raise self._forgotten(commit.epoch)
         described = Footers(self.source, self.source.watermark_column).of(files) if files else ()
         order = commit.processing_time // MILLISECOND
-        return SourceCommit(self.source.name, str(commit.epoch), order, described, watermark=commit.watermark)
+        return SourceCommit(
+            self.source.name,
+            str(commit.epoch),
+            order,
+            described,
+            watermark=commit.watermark,
+            correction=correction and bool(described),
+        )
 
     def _forgotten(self, epoch: int) -> LaminarError:
         return LaminarError(

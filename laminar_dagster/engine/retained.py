@@ -1,0 +1,150 @@
+"""The rows that a view has taken and its sources still have: what a correction computes windows anew from.
+
+The epoch log names every commit that was ever taken. Of a view that is read, its table counts, not its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laminar_dagster.engine.batch import reads_the_watermark_column
+from laminar_dagster.engine.landing import pinned_commits
+from laminar_dagster.engine.runtime import Runtime
+from laminar_dagster.engine.sources.commits import Connector, Limit, SourceCommit, SourceFile
+from laminar_dagster.engine.sources.kafka import KafkaConnector
+from laminar_dagster.engine.sources.parquet import parquet_frame
+from laminar_dagster.engine.sources.view import ViewConnector
+from laminar_dagster.errors import LaminarError
+from laminar_dagster.plan.plan import WEIGHT_COLUMN
+from laminar_dagster.semantics.query import Field
+from laminar_dagster.semantics.ranges import overlap
+from laminar_dagster.semantics.windows import Window
+from state_store import PlanRow, StoreReader
+from state_store import format as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LISTED = 5
+
+
+class ViewTable:
+    """A view's table as it stood after an epoch, as a source with one commit."""
+
+    keeps_ledger = False
+
+    def __init__(self, view: ViewConnector, epoch: int) -> None:
+        self.source = view.source
+        self.root = view.root
+        self.epoch = epoch
+
+    def fields(self) -> tuple[Field, ...]:
+        return self.source.columns
+
+    def pending(self, position: Any, _: Limit) -> list[SourceCommit]:
+        return [] if position else self._commits()
+
+    def _commits(self) -> list[SourceCommit]:
+        reader = StoreReader(self.root)
+        commit = reader.log.commit_of(self.epoch) if reader.exists else None
+        if commit is None:
+            return []
+        table = reader.table(f.OUTPUT)
+        files = tuple(
+            SourceFile(str(table.root / file.path), file.size, file.rows) for file in reader.files(f.OUTPUT, commit)
+        )
+        return [SourceCommit(self.source.name, str(self.epoch), 0, files)] if files else []
+
+    def backlog(self, position: Any) -> int:
+        return 0 if position else 1
+
+    def position_after(self, commits: Sequence[SourceCommit], position: Any) -> Any:
+        return self.epoch if commits else position
+
+    def frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
+        rows = parquet_frame(spark, self.fields(), [commit for commit in commits if commit.files])
+        return rows.selectExpr("*", f"1L AS {WEIGHT_COLUMN}") if self.source.takes_retractions else rows
+
+
+def tables_of_views(runtime: Runtime, planned: PlanRow) -> dict[str, Connector]:
+    """The connectors of a correction: views are read by their tables, as of the epoch that this view has taken."""
+    positions = planned.sources["positions"]
+    return {
+        name: ViewTable(connector, positions.get(name) or 0) if isinstance(connector, ViewConnector) else connector
+        for name, connector in runtime.connectors.items()
+    }
+
+
+def retained(runtime: Runtime, connectors: dict[str, Connector], needed: Sequence[Window]) -> list[SourceCommit]:
+    """Every commit that was taken, without what lies apart from the needed stretches; all of it must be there."""
+    found: list[SourceCommit] = []
+    for planned, commit in runtime.store.log.history():
+        commits = pinned_commits(planned)
+        bounds = commit.taken or [None] * len(commits)
+        pairs = [
+            (c, b) for c, b in zip(commits, bounds, strict=True) if not isinstance(connectors[c.source], ViewTable)
+        ]
+        found += [kept for c, b in pairs if (kept := _needed(runtime, c, b, needed)) is not None]
+    for connector in connectors.values():
+        if isinstance(connector, ViewTable):
+            found += connector.pending(None, Limit(1, 1))
+    _require(runtime, found)
+    return found
+
+
+def _needed(
+    runtime: Runtime, commit: SourceCommit, bounds: Sequence[int | None] | None, needed: Sequence[Window]
+) -> SourceCommit | None:
+    """The commit with those of its files that may have rows in the needed stretches."""
+    if bounds is not None and _lies_apart(bounds, needed):
+        return None
+    entry = next(entry for entry in runtime.plan.query.inputs if entry.source.name == commit.source)
+    if not reads_the_watermark_column(entry) or commit.snapshot:
+        return commit if commit.files else None
+    files = tuple(file for file in commit.files if not _file_lies_apart(file, needed))
+    return replace(commit, files=files) if files else None
+
+
+def _lies_apart(bounds: Sequence[int | None], needed: Sequence[Window]) -> bool:
+    """By what the epoch measured; a row that was future-dated then is in no bounds."""
+    _, low, high, future = bounds
+    if future:
+        return False
+    return low is None or high is None or not overlap(Window(low, high + 1), needed)
+
+
+def _file_lies_apart(file: SourceFile, needed: Sequence[Window]) -> bool:
+    if not file.knows_its_times:
+        return False
+    return file.low is None or file.high is None or not overlap(Window(file.low, file.high + 1), needed)
+
+
+def _require(runtime: Runtime, commits: Sequence[SourceCommit]) -> None:
+    gone = [
+        (commit, file)
+        for commit in commits
+        for file in commit.files
+        if not file.is_range and not (Path(file.path).exists() and Path(file.path).stat().st_size == file.size)
+    ]
+    if gone:
+        raise _not_retained(runtime, gone)
+    for name, connector in runtime.connectors.items():
+        if isinstance(connector, KafkaConnector):
+            mine = [commit for commit in commits if commit.source == name]
+            connector.require_kept(mine, runtime.plan.query.view, "Nothing was changed.")
+
+
+def _not_retained(runtime: Runtime, gone: Sequence[tuple[SourceCommit, SourceFile]]) -> LaminarError:
+    sources = ", ".join(sorted({f'"{commit.source}"' for commit, _ in gone}))
+    listed = "".join(f"\n  {file.path} (commit {commit.id})" for commit, file in gone[:LISTED])
+    more = f"\n  and {len(gone) - LISTED} more" if len(gone) > LISTED else ""
+    return LaminarError(
+        "LMR0723",
+        f'source {sources} no longer has all the rows that windows of view "{runtime.plan.query.view}" were made of',
+        detail=f"missing or changed since they were taken:{listed}{more}",
+        hint="Put the files back, or choose a later stretch of time.",
+        committed="Nothing was changed.",
+    )

@@ -1,0 +1,39 @@
+"""Stretches of event time that a correction is about, and how far its windows reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from laminar_dagster.semantics.windows import FixedWindow, Window, longest_window
+
+ALWAYS = 1 << 62
+EVER = Window(-ALWAYS, ALWAYS)
+
+
+def joined(ranges: Iterable[Window]) -> tuple[Window, ...]:
+    """The same moments in as few stretches as possible, in order."""
+    found: list[Window] = []
+    for stretch in sorted(ranges):
+        if found and stretch.start <= found[-1].end:
+            found[-1] = Window(found[-1].start, max(found[-1].end, stretch.end))
+        else:
+            found.append(stretch)
+    return tuple(found)
+
+
+def rows_needed(kind: FixedWindow, ranges: Sequence[Window]) -> tuple[Window, ...]:
+    """Where the rows of all windows lie that overlap the ranges, edges included."""
+    longest = longest_window(kind) or 0
+    return joined(Window(max(r.start - longest, -ALWAYS), min(r.end + longest, ALWAYS)) for r in ranges)
+
+
+def last_end(kind: FixedWindow, ranges: Sequence[Window]) -> int:
+    """The end of the last window that overlaps the ranges."""
+    last = max(stretch.end for stretch in ranges)
+    if last >= ALWAYS:
+        return ALWAYS
+    return max((window.end for window in kind.assign(last - 1)), default=last + (longest_window(kind) or 0))
+
+
+def overlap(one: Window, others: Iterable[Window]) -> bool:
+    return any(one.start < other.end and other.start < one.end for other in others)

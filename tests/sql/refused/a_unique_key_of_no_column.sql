@@ -1,0 +1,4 @@
+CREATE SOURCE orders (id BIGINT, x DOUBLE, at TIMESTAMP, WATERMARK FOR at)
+WITH (connector = 'memory', unique_key = 'od', unique_within = '1 hour');
+CREATE MATERIALIZED VIEW v AS
+SELECT window_start, COUNT(*) AS n FROM TUMBLE(orders, at, INTERVAL '1' MINUTE) GROUP BY window_start, window_end;
