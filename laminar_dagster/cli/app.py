@@ -9,6 +9,7 @@ import typer
 
 from laminar_dagster.cli.changes import changes
 from laminar_dagster.cli.conform import conform
+from laminar_dagster.cli.correct import backfill, fold_late
 from laminar_dagster.cli.dev import dev
 from laminar_dagster.cli.doctor import doctor
 from laminar_dagster.cli.explain import explain
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Streaming SQL views as bounded Spark micro-batches over Delta: exactly once, and nothing runs between ticks.",
 )
-for command in (run, show, changes, state, metrics, sinks, explain, verify, maintain, conform, doctor, dev):
+for command in (run, show, changes, state, metrics, sinks, explain, verify, backfill, fold_late, maintain, conform, doctor, dev):
     app.command()(command)
 app.add_typer(spark_app, name="spark")
 

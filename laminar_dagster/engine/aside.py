@@ -77,7 +77,7 @@ def set_aside(
     can_be_late = _can_be_late(query, batch, progress)
     frame = _with_watermark(runtime, batch, progress) if can_be_late or query.finds_duplicates else batch.frame
     if query.finds_duplicates:
-        frame = with_duplicates(runtime, frame, seen)
+        frame = with_duplicates(runtime, frame, batch.rows, seen)
     if shares_panes(query):
         frame = frame.selectExpr("*", f"{_hidden(runtime, can_be_late)} AS {HIDDEN}")
     if can_be_late and isinstance(query.window, Session):

@@ -211,6 +211,10 @@ def _gone(record: _Record, seconds: float) -> bool:
 
 
 def _is_ours(record: _Record) -> bool:
+    """A child that lives is ours, also while it has no command line yet: its number cannot be another's."""
+    child = _children.get(record.pid)
+    if child is not None and child.poll() is None:
+        return True
     return f"spark.laminar.server={record.token}" in _command_line(record.pid)
 
 

@@ -24,11 +24,10 @@ Ranges = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Preview:
-    """What a correction would do: changelog rows in order, how many late rows it takes in, and its partitions."""
+    """What a correction would do: changelog rows in order, and the counts and partitions that its epoch would have."""
 
     changes: pa.Table
-    folded_rows: int
-    rows_read: int
+    counts: dict[str, int]
     partitions: dict[str, dict[str, int]]
 
 
@@ -92,7 +91,6 @@ def _preview(
             return None
         return Preview(
             changes=result.corrected.found.changes,
-            folded_rows=result.chosen.rows,
-            rows_read=result.anew.commit.counts["rows_in"],
+            counts=result.counts,
             partitions=result.by_partition(plan.query),
         )

@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from laminar_dagster.engine.batch import TIME, read
 from laminar_dagster.engine.changelog import begin_changelog, write_changes
 from laminar_dagster.engine.closing import Closing, Emitted, closed_until, partition_of
@@ -71,6 +69,19 @@ class Result:
     corrected: Corrected
     anew: Anew
     takes_state: bool
+
+    @property
+    def counts(self) -> dict[str, int]:
+        changes = self.corrected.found.changes
+        ops = Counter(changes.column("_op").to_pylist())
+        return {
+            "rows_read_again": self.anew.commit.counts["rows_in"],
+            "folded_rows": self.chosen.rows,
+            "inserted": ops["+I"],
+            "updated": ops["+U"],
+            "deleted": ops["-D"],
+            "rows_out": changes.num_rows,
+        }
 
     def by_partition(self, query: Query) -> dict[str, dict[str, int]]:
         """How many changes of each kind the partitions of the output get."""
@@ -253,7 +264,6 @@ def _taken_over(runtime: Runtime, anew: Anew) -> list[DataFile]:
 
 
 def _commit_row(runtime: Runtime, planned: PlanRow, result: Result) -> CommitRow:
-    changes = result.corrected.found.changes
     again = result.anew.runtime
     timers = again.timers if result.takes_state else runtime.timers
     carried = runtime.carried
@@ -272,10 +282,7 @@ def _commit_row(runtime: Runtime, planned: PlanRow, result: Result) -> CommitRow
         counts={
             "rows_in": 0,
             "commits": len(planned.sources["commits"]),
-            "rows_read_again": result.anew.commit.counts["rows_in"],
-            "folded_rows": result.chosen.rows,
-            **_by_op(changes),
-            "rows_out": changes.num_rows,
+            **result.counts,
             "windows_open": len(timers),
         },
         carried=carried.to_json(),
@@ -286,8 +293,3 @@ def _commit_row(runtime: Runtime, planned: PlanRow, result: Result) -> CommitRow
         taken=[None] * len(planned.sources["commits"]),
         seconds={step: round(seconds, 4) for step, seconds in runtime.seconds.items()},
     )
-
-
-def _by_op(changes: pa.Table) -> dict[str, int]:
-    counted = Counter(changes.column("_op").to_pylist())
-    return {"inserted": counted["+I"], "updated": counted["+U"], "deleted": counted["-D"]}

@@ -44,14 +44,15 @@ def seen_keys(runtime: Runtime, planned: PlanRow) -> list[DataFile]:
     return runtime.store.table(f.SEEN_KEYS).files_at(planned.tables.get(f.SEEN_KEYS))
 
 
-def with_duplicates(runtime: Runtime, frame: DataFrame, seen: Sequence[DataFile]) -> DataFrame:
-    """The rows, each with `_watermark` and `_commit`, told whether they are duplicates.
+def with_duplicates(runtime: Runtime, frame: DataFrame, rows: int, seen: Sequence[DataFile]) -> DataFrame:
+    """So many rows, each with `_watermark` and `_commit`, told whether they are duplicates.
 
     The first row of a key stays: by commit, and within a commit by event time, then by the row's values.
     """
     # Rows without a key have nothing to do with each other, and must not all meet in one task.
     alone = f"CASE WHEN NOT ({_IDENTIFIED}) THEN monotonically_increasing_id() END"
-    apart = _known(runtime, frame, seen).selectExpr("*", f"{_IDENTIFIED} AS _identified", f"{alone} AS _alone")
+    known = _known(runtime, runtime.gathered(frame, rows), seen)
+    apart = known.selectExpr("*", f"{_IDENTIFIED} AS _identified", f"{alone} AS _alone")
     order = ", ".join([COMMIT, TIME, *(name for name in frame.columns if is_order(name)), "_original", FILE])
     earlier = (
         f"(PARTITION BY _alone, _source, {UNIQUE} ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
@@ -66,6 +67,7 @@ def remember(runtime: Runtime, batch: Batch, seen: Sequence[DataFile], watermark
     forgotten = [file for file in seen if watermark is not None and int(file.high["remembered_until"]) <= watermark]
     if batch.frame is None or not runtime.plan.query.finds_duplicates:
         return Remembered([], forgotten)
+    runtime.fit_to(batch.rows)
     rows = batch.frame.filter(_IDENTIFIED)
     keys = runtime.aggregated(runtime.gathered(rows, batch.rows), ["_source", UNIQUE], {UNTIL: f"max({UNTIL})"})
     lasting = "true" if watermark is None else f"{UNTIL} > {watermark}L"

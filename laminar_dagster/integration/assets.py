@@ -6,22 +6,29 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
 from laminar_dagster.engine.project import Project
 from laminar_dagster.integration.config import ViewRunConfig
-from laminar_dagster.integration.corrections import backfill_partitions, fold_late_rows
 from laminar_dagster.integration.failures import shown_in_dagster
-from laminar_dagster.integration.observations import source_assets
+from laminar_dagster.integration.observations import source_asset
 from laminar_dagster.integration.resource import RESOURCE_KEY, LaminarResource
-from laminar_dagster.integration.tick import tick
-from laminar_dagster.integration.translator import SOURCE, STATE, VIEW_PARTS, LaminarAsset, LaminarTranslator
-from laminar_dagster.integration.view_run import ViewAssets, ViewRun
+from laminar_dagster.integration.translator import (
+    SOURCE,
+    STATE,
+    VIEW_PARTS,
+    LaminarAsset,
+    LaminarTranslator,
+    ViewAssets,
+)
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import VIEW_CONNECTOR, Source
 
-OBSERVED = "observe_sources"
+# One object for all: two calls with resources of their own under one key would be in conflict.
+DEFAULT_RESOURCE = LaminarResource()
+AssetJob = Any  # what dg.define_asset_job gives; Dagster has no public name for it
 
 
 def laminar_assets(
@@ -34,9 +41,9 @@ def laminar_assets(
 ) -> list[dg.AssetsDefinition]:
     """The views of a project as assets, and its sources as observable ones.
 
-    `project`: a project, its directory, or a folder of `.sql` files; by default the working directory's. `sql`: the text
-    itself, in place of files. `resource`: a LaminarResource, or the key of one in the Definitions. `made_elsewhere`:
-    sources that are assets of your own, under the same key.
+    `project`: a project, its directory, or a folder of `.sql` files; by default the working directory's. `sql`: the
+    text itself, in place of files. `resource`: a LaminarResource, or the key of one in the Definitions.
+    `made_elsewhere`: sources that are assets of your own, under the same key.
     """
     return _factory(project, sql, translator, resource, made_elsewhere).assets()
 
@@ -56,7 +63,7 @@ def laminar_definitions(
 
 def laminar_jobs(
     project: Project | Path | str | None = None, *, sql: str | None = None, translator: LaminarTranslator | None = None
-) -> list[dg.UnresolvedAssetJobDefinition]:
+) -> list[AssetJob]:
     """For each view a job that folds late rows back; which rows, its configuration says."""
     return _factory(project, sql, translator, None, ()).jobs()
 
@@ -70,7 +77,7 @@ def _factory(
 ) -> "AssetFactory":
     found = project if isinstance(project, Project) else _project_at(None if project is None else Path(project))
     chosen = found if sql is None else replace(found, text=sql)
-    return AssetFactory(chosen, translator or LaminarTranslator(), resource or LaminarResource(), made_elsewhere)
+    return AssetFactory(chosen, translator or LaminarTranslator(), resource or DEFAULT_RESOURCE, made_elsewhere)
 
 
 def _project_at(location: Path | None) -> Project:
@@ -101,15 +108,16 @@ class AssetFactory:
         return self.resource if isinstance(self.resource, str) else RESOURCE_KEY
 
     def assets(self) -> list[dg.AssetsDefinition]:
-        observable = {name: self._spec(SOURCE, name) for name in self.sources if name not in self.made_elsewhere}
-        made = [self._view(plan) for plan in self.plans.values()]
-        if observable:
-            made.insert(0, source_assets(self.sources, observable, self.project, self.plans, self._key, OBSERVED))
+        observed = [source for name, source in self.sources.items() if name not in self.made_elsewhere]
+        made = [
+            *(source_asset(s, self._spec(SOURCE, s.name), self.project, self.plans, self._key) for s in observed),
+            *(self._view(plan) for plan in self.plans.values()),
+        ]
         if isinstance(self.resource, str):
             return made
         return list(dg.with_resources(made, {RESOURCE_KEY: self.resource}))
 
-    def jobs(self) -> list[dg.UnresolvedAssetJobDefinition]:
+    def jobs(self) -> list[AssetJob]:
         return [
             dg.define_asset_job(
                 f"fold_late_rows_of_{view}",
@@ -125,15 +133,13 @@ class AssetFactory:
 
     def _view(self, plan: Plan) -> dg.AssetsDefinition:
         view = plan.query.view
-        read = [
-            name for name in dict.fromkeys(entry.source.name for entry in plan.query.inputs) if name in self.sources
-        ]
+        read = dict.fromkeys(entry.source.name for entry in plan.query.inputs)
         return view_asset(
             ViewAssets(
                 plan,
                 self.project,
                 {part: self._spec(part, view) for part in VIEW_PARTS},
-                {name: self._spec(SOURCE, name) for name in read},
+                {name: self._spec(SOURCE, name) for name in read if name in self.sources},
             ),
             self._key,
         )
@@ -153,13 +159,10 @@ def view_asset(view: ViewAssets, resource_key: str) -> dg.AssetsDefinition:
         required_resource_keys={resource_key},
     )
     def materialize(context: dg.AssetExecutionContext, config: ViewRunConfig) -> Iterator[dg.MaterializeResult[None]]:
-        run = ViewRun(context, view, config, getattr(context.resources, resource_key))
+        # What loads the definitions needs none of the engine, and starts the quicker.
+        from laminar_dagster.integration.running import run_asset
+
         with shown_in_dagster():
-            if run.partition_keys:
-                yield from backfill_partitions(run)
-            elif config.fold_late is not None:
-                yield from fold_late_rows(run)
-            else:
-                yield from tick(run)
+            yield from run_asset(context, view, config, getattr(context.resources, resource_key))
 
     return materialize

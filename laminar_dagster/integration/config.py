@@ -2,12 +2,8 @@
 
 # No `from __future__ import annotations`: pydantic looks at the types of the fields itself.
 
-from dataclasses import replace
-
 import dagster as dg
 from pydantic import Field
-
-from laminar_dagster.engine.run import RunOptions
 
 
 class FoldLate(dg.Config):
@@ -26,12 +22,3 @@ class ViewRunConfig(dg.Config):
     max_files: int | None = Field(default=None, ge=1, description="How many source files an epoch takes.")
     replan: bool = Field(default=False, description="Plan an unfinished epoch anew, if nothing of it has landed.")
     fold_late: FoldLate | None = Field(default=None, description="Fold late rows back instead of ticking.")
-
-    def applied_to(self, options: RunOptions) -> RunOptions:
-        return replace(
-            options,
-            max_epochs=self.max_epochs or options.max_epochs,
-            max_rows=self.max_rows or options.max_rows,
-            max_files=self.max_files or options.max_files,
-            replan=self.replan,
-        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
+from laminar_dagster.engine.correcting import backfill, fold_late
 from laminar_dagster.integration.partitions import ranges_of
 from laminar_dagster.integration.reporting import Report, Reporter
 from laminar_dagster.integration.results import results
@@ -15,8 +16,6 @@ from state_store import CommitRow
 
 def backfill_partitions(run: ViewRun) -> Results:
     """Compute the windows of the run's partitions anew. Every partition asked for is reported, corrected or not."""
-    from laminar_dagster.engine.correcting import backfill
-
     project, partitions = run.project, run.view.parts[OUTPUT].partitions_def
     assert isinstance(partitions, dg.TimeWindowPartitionsDefinition), "only partitioned outputs have partition keys"
     ranges = ranges_of(partitions, run.partition_keys)
@@ -31,8 +30,6 @@ def backfill_partitions(run: ViewRun) -> Results:
 
 def fold_late_rows(run: ViewRun) -> Results:
     """Put late rows of the side output into their windows, closed or not."""
-    from laminar_dagster.engine.correcting import fold_late
-
     assert run.config.fold_late is not None, "the run's configuration asks for it"
     project, where = run.project, run.config.fold_late.where
     run.context.log.info(f"folding late rows: {where or 'all that are not folded yet'}")

@@ -7,19 +7,22 @@ its views as stale.
 # No `from __future__ import annotations`: Dagster looks at the type of `context` itself.
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from laminar_dagster.engine.observing import observed, watermark_in
 from laminar_dagster.engine.project import Project
 from laminar_dagster.integration.failures import shown_in_dagster
+from laminar_dagster.integration.quiet import beta_accepted
 from laminar_dagster.integration.resource import LaminarResource
-from laminar_dagster.integration.view_run import ViewRun
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import Source
 from laminar_dagster.semantics.time import SECOND
 from state_store import StoreReader
+
+if TYPE_CHECKING:
+    from laminar_dagster.integration.view_run import ViewRun
 
 
 def source_metadata(source: Source, project: Project, plans: Mapping[str, Plan]) -> dict[str, Any]:
@@ -33,7 +36,7 @@ def source_metadata(source: Source, project: Project, plans: Mapping[str, Plan])
     return {**counts, **row_count, **watermark}
 
 
-def log_observations(run: ViewRun) -> None:
+def log_observations(run: "ViewRun") -> None:
     """After a tick: what the view's own sources hold."""
     sources = {entry.source.name: entry.source for entry in run.plan.query.inputs}
     for name, spec in run.view.sources.items():
@@ -52,7 +55,8 @@ def source_asset(
             metadata = source_metadata(source, resource.located(project), plans)
             yield dg.ObserveResult(asset_key=spec.key, metadata=metadata)
 
-    observable: Callable[..., dg.AssetsDefinition] = dg.multi_observable_source_asset(
-        name=f"observe_{source.name}", specs=[spec], required_resource_keys={resource_key}
-    )
+    with beta_accepted():
+        observable: Callable[..., dg.AssetsDefinition] = dg.multi_observable_source_asset(
+            name=f"observe_{source.name}", specs=[spec], required_resource_keys={resource_key}
+        )
     return observable(observe)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from laminar_dagster.engine.project import Project
 from laminar_dagster.integration.partitions import partitions_of
+from laminar_dagster.integration.quiet import beta_accepted
 from laminar_dagster.plan.explain import explain
 from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.lineage import column_lineage
@@ -61,6 +61,20 @@ class LaminarAsset:
             else replace(self, part=SOURCE, name=source.name)
             for source in sources.values()
         ]
+
+
+@dataclass(frozen=True)
+class ViewAssets:
+    """A view and the specs of its parts, by name, as the translator gave them; and those of the sources it reads."""
+
+    plan: Plan
+    project: Project
+    parts: Mapping[str, dg.AssetSpec]
+    sources: Mapping[str, dg.AssetSpec]
+
+    @property
+    def name(self) -> str:
+        return self.plan.query.view
 
 
 class LaminarTranslator:
@@ -142,8 +156,7 @@ def _code_references(asset: LaminarAsset) -> dict[str, Any]:
     if where is None or where.file is None:
         return {}
     path = str(asset.project.root / where.file)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)
+    with beta_accepted():
         reference = dg.LocalFileCodeReference(file_path=path, line_number=where.line, label=where.file)
         return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
 

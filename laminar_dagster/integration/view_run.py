@@ -1,18 +1,19 @@
-"""One run of a view in Dagster: which asset is which part of it, what is selected, and where its data lies."""
+"""One run of a view in Dagster: what is selected of it, where its data lies, and which Spark runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from laminar_dagster.engine.project import Project
-from laminar_dagster.engine.run import RunOptions
+from laminar_dagster.engine.run import MAX_FILES, MAX_ROWS, RunOptions
 from laminar_dagster.integration.config import ViewRunConfig
 from laminar_dagster.integration.resource import LaminarResource
+from laminar_dagster.integration.translator import ViewAssets
 from laminar_dagster.plan.plan import Plan
 from state_store import StoreReader
 
@@ -20,20 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Results = Iterator[dg.MaterializeResult[None]]
-
-
-@dataclass(frozen=True)
-class ViewAssets:
-    """A view and the specs of its parts, by name, as the translator gave them; and those of the sources it reads."""
-
-    plan: Plan
-    project: Project
-    parts: Mapping[str, dg.AssetSpec]
-    sources: Mapping[str, dg.AssetSpec] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.plan.query.view
 
 
 @dataclass(frozen=True)
@@ -69,4 +56,11 @@ class ViewRun:
         return list(self.context.partition_keys) if partitioned else []
 
     def options(self) -> RunOptions:
-        return self.config.applied_to(RunOptions(maintenance=self.project.maintenance))
+        config = self.config
+        return RunOptions(
+            max_rows=config.max_rows or MAX_ROWS,
+            max_files=config.max_files or MAX_FILES,
+            max_epochs=config.max_epochs,
+            replan=config.replan,
+            maintenance=self.project.maintenance,
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from laminar_dagster.engine import connect_server
 from laminar_dagster.engine.session import SparkSettings, open_session
+from laminar_dagster.engine.supervising import SupervisedServer
 from laminar_dagster.errors import LaminarError
 
 
@@ -98,6 +100,42 @@ def test_a_running_server_says_where_and_since_when(connect_url: str) -> None:
     assert found.uptime is not None
     assert timedelta(0) < found.uptime < timedelta(hours=1)
     assert found.log.is_file()
+
+
+@pytest.mark.spark
+def test_a_server_that_ran_already_is_used_and_left_running(connect_url: str) -> None:
+    told: list[str] = []
+    before = connect_server.status()
+    supervised = SupervisedServer(SparkSettings.for_tests(), connect_server.port_to_use(), told.append, lambda: False)
+    supervised.look()
+    supervised.look()
+    supervised.end()
+    assert told == [f"Spark Connect server at {connect_url}, process {before.pid}, was running already"]
+    assert connect_server.status().pid == before.pid
+
+
+@pytest.mark.spark
+def test_a_server_that_cannot_start_is_tried_again_later(home: Path) -> None:
+    told: list[str] = []
+    settings = SparkSettings(jvm_options="-XX:+UseSerialGC -XX:+UseParallelGC")
+    supervised = SupervisedServer(settings, connect_server.port_to_use(), told.append, lambda: False)
+    supervised.look()
+    supervised.look()
+    assert len(told) == 1
+    assert "[LMR0507]" in told[0]
+    assert told[0].endswith("next try in 2 seconds")
+
+
+@pytest.mark.spark
+def test_a_start_that_nobody_waits_for_any_more_leaves_no_process(home: Path) -> None:
+    told: list[str] = []
+    before = set(connect_server._children)
+    supervised = SupervisedServer(SparkSettings.for_tests(), connect_server.port_to_use(), told.append, lambda: True)
+    supervised.look()
+    assert told == []
+    assert connect_server.status().state == "stopped"
+    begun = [child for pid, child in connect_server._children.items() if pid not in before]
+    assert [child.wait(timeout=10) for child in begun] in ([], [-signal.SIGTERM], [128 + signal.SIGTERM])
 
 
 @pytest.mark.spark

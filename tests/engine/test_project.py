@@ -43,6 +43,7 @@ def test_tables_of_the_file_reach_the_plans(tmp_path: Path) -> None:
         ("watermark_lag = '5 seconds'", "LMR0704", "write it below [defaults], [sources.NAME] or [views.NAME]"),
         ("dta = 'x'", "LMR0704", 'Did you mean "data"?'),
         ("[data]\nx = 5", "LMR0705", "must be a string"),
+        ("spark_unreachable = 'weit'", "LMR0705", 'Did you mean "wait"?'),
         ("[defaults]\npartition = 'dya'", "LMR0303", 'Did you mean "day"?'),
     ],
 )
@@ -58,6 +59,15 @@ def test_a_view_that_is_not_there_is_refused_when_views_are_planned(tmp_path: Pa
     found = project(tmp_path, "[views.per_minut]\npartition = 'day'")
     with pytest.raises(LaminarError, match='Did you mean "per_minute"'):
         found.plans()
+
+
+def test_the_environment_beats_the_file_on_what_to_do_without_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = project(tmp_path, "spark_unreachable = 'in_process'")
+    assert found.spark_settings().unreachable == "in_process"
+    monkeypatch.setenv("LAMINAR_SPARK_UNREACHABLE", "fail")
+    assert found.spark_settings().unreachable == "fail"
 
 
 def test_kafka_in_the_file_asks_for_its_jars(tmp_path: Path) -> None:

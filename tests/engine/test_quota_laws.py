@@ -52,7 +52,7 @@ commits = st.lists(st.lists(rows, min_size=1, max_size=6), min_size=2, max_size=
 cuts = st.frozensets(st.integers(0, 4))
 small = st.integers(1, 4)
 on_spark = settings(
-    max_examples=25,
+    max_examples=8,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

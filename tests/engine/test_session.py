@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laminar_dagster.engine import session
 from laminar_dagster.engine.session import (
     SparkSettings,
     functions_of,
@@ -32,9 +33,10 @@ def test_settings_come_from_the_environment() -> None:
             "LAMINAR_SPARK": "sc://127.0.0.1:15002",
             "LAMINAR_SHUFFLE_PARTITIONS": "3",
             "LAMINAR_DRIVER_MEMORY": "4g",
+            "LAMINAR_SPARK_UNREACHABLE": "wait",
         }
     )
-    assert settings == SparkSettings("sc://127.0.0.1:15002", 3, "4g")
+    assert settings == SparkSettings("sc://127.0.0.1:15002", 3, "4g", unreachable="wait")
     assert settings.is_connect
 
 
@@ -51,6 +53,7 @@ def test_an_empty_environment_means_in_process() -> None:
         {"LAMINAR_SHUFFLE_PARTITIONS": "few"},
         {"LAMINAR_SHUFFLE_PARTITIONS": "0"},
         {"LAMINAR_DRIVER_MEMORY": "much"},
+        {"LAMINAR_SPARK_UNREACHABLE": "hope"},
     ],
     ids=lambda environment: "=".join(next(iter(environment.items()))),
 )
@@ -139,6 +142,32 @@ def test_no_server_at_the_address_is_a_named_error() -> None:
     with pytest.raises(LaminarError, match="LMR0506") as caught:
         open_session(SparkSettings("sc://127.0.0.1:1"))
     assert "laminar spark start" in str(caught.value)
+
+
+def test_a_misspelt_way_to_go_on_without_a_server_is_told_by_its_right_name() -> None:
+    with pytest.raises(LaminarError, match='Did you mean "in_process"'):
+        SparkSettings(unreachable="in_proces")
+
+
+def test_a_run_that_waits_for_a_server_in_vain_says_so_and_fails(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(session, "SECONDS_TO_WAIT", 1.0)
+    with pytest.raises(LaminarError, match="LMR0506"):
+        open_session(SparkSettings("sc://127.0.0.1:1", unreachable="wait"))
+    assert caplog.messages == [
+        "no Spark Connect server answers at sc://127.0.0.1:1: waiting for it, up to 1 seconds",
+    ]
+
+
+@pytest.mark.spark
+def test_a_run_that_finds_no_server_may_go_on_in_process(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    found = open_session(SparkSettings("sc://127.0.0.1:1", unreachable="in_process"))
+    assert not is_connect(found)
+    assert found.range(3).count() == 3
+    assert caplog.messages == [
+        "no Spark Connect server answers at sc://127.0.0.1:1: starting Spark in this process instead",
+    ]
 
 
 @pytest.mark.spark
