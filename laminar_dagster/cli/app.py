@@ -31,7 +31,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Streaming SQL views as bounded Spark micro-batches over Delta: exactly once, and nothing runs between ticks.",
 )
-for command in (run, show, changes, state, metrics, sinks, explain, verify, backfill, fold_late, maintain, conform, doctor, dev):
+for command in (
+    run,
+    show,
+    changes,
+    state,
+    metrics,
+    sinks,
+    explain,
+    verify,
+    backfill,
+    fold_late,
+    maintain,
+    conform,
+    doctor,
+    dev,
+):
     app.command()(command)
 app.add_typer(spark_app, name="spark")
 

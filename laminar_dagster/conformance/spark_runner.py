@@ -58,7 +58,10 @@ class SparkRunner:
     def tick(self, now: int | None) -> None:
         moment = time.time_ns() // 1000 if now is None else now
         for plan in self._plans:
-            self._until_done(lambda given, plan=plan: run_view(plan, self._session(), **given), moment)
+            self._tick_view(plan, moment)
+
+    def _tick_view(self, plan: Plan, now: int) -> None:
+        self._until_done(lambda given: run_view(plan, self._session(), **given), now)
 
     def backfill(self, view: str, ranges: Sequence[tuple[int, int]], now: int) -> None:
         plan = self._plan(view)

@@ -246,7 +246,9 @@ def _side_output(query: Query) -> Node:
     children += [Node(_route(sink)) for sink in query.side_output.sinks]
     children += [Node(f"{kind} without the original") for kind in sorted(query.side_output.without_original)]
     if query.side_output.max_rows is not None:
-        children.append(Node(f"at most {query.side_output.max_rows} rows of each kind in an epoch, the rest is counted"))
+        children.append(
+            Node(f"at most {query.side_output.max_rows} rows of each kind in an epoch, the rest is counted")
+        )
     return Node(f"side output: {routes + ', the rest to table' if routes else 'table'}", children)
 
 

@@ -221,10 +221,7 @@ VIEW_OPTIONS = (
         "what happens to a view whose state nothing bounds",
         default=True,
     ),
-    *(
-        Option(label, text, "shown in Dagster", default=label in SHARED_LABELS)
-        for label in LABELS[:4]
-    ),
+    *(Option(label, text, "shown in Dagster", default=label in SHARED_LABELS) for label in LABELS[:4]),
     Option("partition_start", day, "the day at which Dagster's partitions begin", default=True),
 )
 

@@ -203,7 +203,11 @@ def test_the_component_builds_the_same_definitions(tmp_path: Path) -> None:
             keys = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
             job = definitions.resolve_job_def("fold_late_rows_of_sales_per_minute")
     assert isinstance(component, LaminarComponent)
-    assert keys == {"sales", "sales_per_minute", *(f"sales_per_minute/{p}" for p in ("state", "changelog", "side_output"))}
+    assert keys == {
+        "sales",
+        "sales_per_minute",
+        *(f"sales_per_minute/{p}" for p in ("state", "changelog", "side_output")),
+    }
     assert job.name == "fold_late_rows_of_sales_per_minute"
 
 

@@ -15,8 +15,8 @@ WITH (connector = 'memory');
 """
 CASES = {
     "keys, aggregates and bounds": (
-        "SELECT window_start, k0 AS region, SUM(amount) FILTER (WHERE paid) + 1 AS total, COUNT(*) AS n "
-        "FROM TUMBLE(sales, at, INTERVAL '1' MINUTE) GROUP BY window_start, window_end, k0",
+        ("SELECT window_start, k0 AS region, SUM(amount) FILTER (WHERE paid) + 1 AS total, COUNT(*) AS n "
+        "FROM TUMBLE(sales, at, INTERVAL '1' MINUTE) GROUP BY window_start, window_end, k0"),
         {
             "window_start": (("sales", "at"),),
             "region": (("sales", "k0"),),
@@ -25,8 +25,9 @@ CASES = {
         },
     ),
     "a union, under common names": (
-        "SELECT window_end, SUM(v) AS total FROM TUMBLE((SELECT amount AS v, at AS t FROM sales UNION ALL "
-        "SELECT given_back * -1 AS v, at2 AS t FROM refunds), t, INTERVAL '1' MINUTE) GROUP BY window_start, window_end",
+        ("SELECT window_end, SUM(v) AS total FROM TUMBLE((SELECT amount AS v, at AS t FROM sales UNION ALL "
+        "SELECT given_back * -1 AS v, at2 AS t FROM refunds), t, INTERVAL '1' MINUTE) "
+        "GROUP BY window_start, window_end"),
         {
             "window_end": (("refunds", "at2"), ("sales", "at")),
             "total": (("refunds", "given_back"), ("sales", "amount")),
@@ -37,8 +38,8 @@ CASES = {
         "both": (("sales", "amount"), ("sales", "id")),
     }),
     "a rank": (
-        "SELECT k0, amount, place FROM (SELECT k0, amount, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
-        "ORDER BY amount DESC) AS place FROM TUMBLE(sales, at, INTERVAL '1' MINUTE)) WHERE place <= 2",
+        ("SELECT k0, amount, place FROM (SELECT k0, amount, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
+        "ORDER BY amount DESC) AS place FROM TUMBLE(sales, at, INTERVAL '1' MINUTE)) WHERE place <= 2"),
         {
             "k0": (("sales", "k0"),),
             "amount": (("sales", "amount"),),

@@ -1,4 +1,4 @@
-"""Routes of the side output are sinks of its entries: numbered, delivered after any kill, never into the view itself."""
+"""Routes of the side output are sinks of its entries: numbered, delivered after any kill, never to the view itself."""
 
 from __future__ import annotations
 
