@@ -59,7 +59,7 @@ class CommitRow:
     counts: Mapping[str, int]
     seconds: Mapping[str, float] = field(default_factory=dict)
     carried: Mapping[str, Any] = field(default_factory=dict)
-    taken: Sequence[Any] = ()
+    taken: Sequence[Any] = field(default_factory=list)
     corrected: Mapping[str, Any] = field(default_factory=dict)
     maintenance: Mapping[str, Any] = field(default_factory=dict)
     written_at: int = 0

@@ -10,6 +10,7 @@ import pytest
 
 from state_store import CommitRow, PlanRow, StoreBusyError, StoreError, StoreReader, StoreWriter
 from state_store import epochs as log
+from state_store.format import FORMAT_KEY, FORMAT_VERSION
 
 
 def a_plan(epoch: int = 1, run_id: str = "r") -> PlanRow:
@@ -124,7 +125,9 @@ def test_a_store_of_an_unknown_format_is_refused_before_anything_is_touched(tmp_
     with StoreWriter(tmp_path / "v") as store:
         store.tail()
     log = tmp_path / "v" / "epochs" / "_delta_log" / "00000000000000000000.json"
-    log.write_text(log.read_text().replace('"laminar.formatVersion":"1"', '"laminar.formatVersion":"99"'))
+    ours, unknown = (f'"{FORMAT_KEY}":"{version}"' for version in (FORMAT_VERSION, 99))
+    assert ours in log.read_text()
+    log.write_text(log.read_text().replace(ours, unknown))
     before = sorted(path.name for path in (tmp_path / "v" / "epochs").rglob("*"))
     with pytest.raises(StoreError, match=r"format version 99.*LMR0401"):
         StoreReader(tmp_path / "v")
