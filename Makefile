@@ -12,6 +12,9 @@ BIN := $(VENV)/bin
 SYNCED := $(VENV)/.synced
 ARGS ?=
 
+# Images of containers often forbid bytecode: each process would compile all that it imports, three times the work.
+unexport PYTHONDONTWRITEBYTECODE
+
 # A home of its own, so that schedules and the history of runs outlive `make dev`.
 DAGSTER_DIR := $(CURDIR)/.laminar/dagster
 
