@@ -10,8 +10,10 @@ from typing import Any
 from laminar_dagster.conformance.harness import Observed
 from laminar_dagster.conformance.laws import rows_are_unique
 from laminar_dagster.errors import NotWiredError
-from laminar_dagster.plan.build import declared_columns_only
+from laminar_dagster.plan.build import declared_columns_only, laid_out
+from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.rules import MISTAKES
+from laminar_dagster.plan.window_ids import with_window_ids
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.reference import Commit, EpochResult, Reference, SideEntry
 from laminar_dagster.sql.resolve import resolve
@@ -105,7 +107,7 @@ def queries(sql: str) -> Sequence[Query]:
         for rule in MISTAKES:
             for error in rule(query):
                 raise error
-    return found
+    return [with_window_ids(query, fingerprint(laid_out(query))) for query in found]
 
 
 def _reference(query: Query) -> Reference:

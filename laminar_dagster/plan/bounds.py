@@ -24,7 +24,7 @@ def _keeps_every_group(query: Query) -> bool:
 
 def _keeps_every_value(query: Query) -> bool:
     growing = any(call.kernel.grows is not None for call in query.aggregates)
-    return query.window is None and query.is_grouped and not query.keys and growing
+    return query.window is None and query.is_grouped and growing and not _keeps_every_group(query)
 
 
 def _keeps_every_key_for_gaps(query: Query) -> bool:
@@ -34,7 +34,7 @@ def _keeps_every_key_for_gaps(query: Query) -> bool:
 UNBOUNDED = (
     Unbounded(
         "without a window nothing closes, so every group that was ever seen is kept",
-        "Group by a window of the event time",
+        "Group by a window of the event time or set max_state_rows",
         ("view",),
         _keeps_every_group,
     ),

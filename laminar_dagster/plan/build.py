@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.plan import Plan, layout_of
 from laminar_dagster.plan.projection import counted
 from laminar_dagster.plan.rules import check
 from laminar_dagster.plan.weighting import weighted
+from laminar_dagster.plan.window_ids import with_window_ids
 from laminar_dagster.semantics.query import Field, Query
 from laminar_dagster.sql.catalog import SchemaOf
 from laminar_dagster.sql.resolve import resolve
@@ -26,8 +30,14 @@ def plan_statements(script: Script, *, schema_of: SchemaOf | None = None) -> tup
 def plan_view(query: Query) -> Plan:
     for error in check(query):
         raise error
+    return laid_out(query)
+
+
+def laid_out(query: Query) -> Plan:
+    """The plan of a query that nothing is wrong with."""
     runnable = weighted(counted(query))
-    return Plan(runnable, layout_of(runnable))
+    plan = Plan(runnable, layout_of(runnable))
+    return replace(plan, query=with_window_ids(runnable, fingerprint(plan)))
 
 
 def declared_columns_only(source: SourceStatement) -> tuple[Field, ...]:

@@ -255,7 +255,8 @@ def _side_output(query: Query) -> Node:
 def _route(sink: DeclaredSink) -> str:
     """Where entries go beside the table."""
     if sink.connector == "kafka":
-        return f"{sink.entries} to {sink.target} at {sink.options['brokers']}, {_sureness(sink)}"
+        client = f" with {sink.options['properties']}" if "properties" in sink.options else ""
+        return f"{sink.entries} to {sink.target} at {sink.options['brokers']}{client}, {_sureness(sink)}"
     return f"{sink.entries} to {sink.target}, the original rows as JSON lines, {_sureness(sink)}"
 
 

@@ -99,5 +99,7 @@ def _expression(expression: Expression | None) -> Any:
             return ["column", name, str(type_)]
         case Literal(value, type_):
             return ["literal", str(value), str(type_)]
+        case Call("window_id", (_, *bounds), type_):
+            return ["window_id", str(type_), *(_expression(bound) for bound in bounds)]
         case Call(function, args, type_):
             return [function, str(type_), *(_expression(argument) for argument in args)]

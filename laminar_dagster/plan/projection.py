@@ -6,13 +6,12 @@ run on the same state, through the same epochs, as every other view.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from laminar_dagster.semantics.aggregates import AGGREGATES
 from laminar_dagster.semantics.expressions import Column, Expression, Named, replaced
-from laminar_dagster.semantics.query import AggregateCall, Query, Ranking
-from laminar_dagster.semantics.ranking import values_kept
+from laminar_dagster.semantics.query import AggregateCall, Query
+from laminar_dagster.semantics.ranking import ranking_over, values_kept
 from laminar_dagster.semantics.spark_sql import display
 
 COPIES = "a0"
@@ -30,16 +29,7 @@ def counted(query: Query) -> Query:
         keys=tuple(Named(display(value), value) for value in values),
         aggregates=(copies,),
         output=tuple(Named(named.name, replaced(named.expression, keys)) for named in query.output),
-        ranking=None if query.ranking is None else _ranking_over(keys, query.ranking),
+        ranking=None if query.ranking is None else ranking_over(query.ranking, keys),
         is_grouped=True,
         repeats=COPIES,
-    )
-
-
-def _ranking_over(keys: Mapping[Expression, Expression], ranking: Ranking) -> Ranking:
-    return replace(
-        ranking,
-        partition=tuple(replaced(part, keys) for part in ranking.partition),
-        order=tuple((replaced(key, keys), ordering) for key, ordering in ranking.order),
-        where=None if ranking.where is None else replaced(ranking.where, keys),
     )

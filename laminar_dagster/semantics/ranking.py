@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cmp_to_key, partial
 from typing import Any
 
 from laminar_dagster.semantics.aggregates import Ordering
 from laminar_dagster.semantics.evaluation import evaluate
-from laminar_dagster.semantics.expressions import Call, Column, Expression, Literal, columns_of
+from laminar_dagster.semantics.expressions import Call, Column, Expression, Literal, columns_of, replaced
 from laminar_dagster.semantics.judging import holds
 from laminar_dagster.semantics.query import RANK, WINDOW_END, WINDOW_START, Query, Ranking
 from laminar_dagster.semantics.zset import Row, canonical
@@ -37,6 +38,16 @@ def _of_the_row(expression: Expression) -> list[Expression]:
     if isinstance(expression, Call):
         return [part for argument in expression.args for part in _of_the_row(argument)]
     return []
+
+
+def ranking_over(ranking: Ranking, by: Mapping[Expression, Expression]) -> Ranking:
+    """The ranking with whatever part of it `by` knows put in other words."""
+    return replace(
+        ranking,
+        partition=tuple(replaced(part, by) for part in ranking.partition),
+        order=tuple((replaced(key, by), ordering) for key, ordering in ranking.order),
+        where=None if ranking.where is None else replaced(ranking.where, by),
+    )
 
 
 def ties(query: Query) -> tuple[Expression, ...]:

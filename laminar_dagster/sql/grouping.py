@@ -10,13 +10,14 @@ from sqlglot import exp
 from laminar_dagster.errors import LaminarError, Span
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Call, Column, Expression, Literal, Named
+from laminar_dagster.semantics.functions.windows import WINDOW_ID
 from laminar_dagster.semantics.query import WINDOW_END
 from laminar_dagster.semantics.windows import Cumulate
 from laminar_dagster.sql.clause_refusals import refuse_grouping_sets
 from laminar_dagster.sql.dialect import WINDOW_FUNCTIONS
 from laminar_dagster.sql.expressions import Resolver
 from laminar_dagster.sql.inputs import Relation
-from laminar_dagster.sql.names import BOUNDS, WINDOW_ID, is_grouped, substitute, unmarked
+from laminar_dagster.sql.names import BOUNDS, is_grouped, substitute, unmarked
 from laminar_dagster.sql.statements import ViewStatement
 from laminar_dagster.sql.windows import BOUND_FUNCTIONS, Windowing, implicit_window, read_window, time_bucket
 

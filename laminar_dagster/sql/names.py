@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from laminar_dagster.errors import LaminarError, Span, did_you_mean
 from laminar_dagster.semantics import types as t
-from laminar_dagster.semantics.expressions import Call, Column, Expression, Literal
+from laminar_dagster.semantics.expressions import Call, Column, Expression
+from laminar_dagster.semantics.functions.windows import WINDOW_ID, window_id_call
 from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, Field
 from laminar_dagster.sql.dialect import extent
 
@@ -18,17 +19,8 @@ from laminar_dagster.sql.dialect import extent
 _MARK = "\x00"
 
 BOUNDS = {WINDOW_START: Column(_MARK + WINDOW_START, t.TIMESTAMP), WINDOW_END: Column(_MARK + WINDOW_END, t.TIMESTAMP)}
-WINDOW_ID = "window_id"
-
-
-def _as_text(bound: Column) -> Expression:
-    return Call("cast", (Call("unix_micros", (bound,), t.BIGINT),), t.STRING)
-
-
-# `window_id`: the bounds in microseconds, the same in every run and every view.
-_WINDOW_ID = Call(
-    "concat", (_as_text(BOUNDS[WINDOW_START]), Literal("_", t.STRING), _as_text(BOUNDS[WINDOW_END])), t.STRING
-)
+# The plan's own name is put in once there is a plan (plan/window_ids.py).
+_WINDOW_ID = window_id_call("", BOUNDS[WINDOW_START], BOUNDS[WINDOW_END])
 
 
 def grouped(name: str, type_: t.DataType) -> Column:

@@ -48,11 +48,11 @@ rows = st.fixed_dictionaries(
         "ts": st.integers(0, 25).map(lambda seconds: NOON + seconds * SECOND),
     }
 )
-commits = st.lists(st.lists(rows, min_size=1, max_size=6), min_size=2, max_size=5)
-cuts = st.frozensets(st.integers(0, 4))
+commits = st.lists(st.lists(rows, min_size=1, max_size=6), min_size=2, max_size=4)
+cuts = st.frozensets(st.integers(0, 3))
 small = st.integers(1, 4)
 on_spark = settings(
-    max_examples=8,
+    max_examples=3,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

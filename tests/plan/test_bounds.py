@@ -24,6 +24,7 @@ BOUNDED = [
     f"{OUT}k, v FROM ev",
     f"{OUT}window_start, ARRAY_AGG(v) AS n {WINDOW} EMIT CHANGES",
     f"{OUT}window_start, COUNT(*) AS n {WINDOW} GAP FILL NULL EMIT FINAL WITH (max_gap = '1 hour')",
+    f"{OUT}k, COUNT(*) AS n FROM ev GROUP BY k WITH (max_state_rows = 5)",
 ]
 
 
@@ -48,6 +49,11 @@ def test_a_state_that_nothing_bounds_is_said_warned_of_or_refused(view: str, ent
         plan_script(with_option(view, "refuse"))
     assert refused.value.where is not None
     assert "unbounded_state = 'allow'" in (refused.value.hint or "")
+
+
+def test_a_limit_on_groups_does_not_bound_what_an_aggregate_keeps_of_each() -> None:
+    keeps_values = query(f"{EV}{OUT}k, ARRAY_AGG(v) AS vs FROM ev GROUP BY k WITH (max_state_rows = 5);")
+    assert unbounded(keeps_values) == (UNBOUNDED[1],)
 
 
 @pytest.mark.parametrize("view", BOUNDED)

@@ -19,10 +19,6 @@ CDF = EV % CHANGES
 NOT_WIRED_SQL = [
     PLAIN + COUNTED.replace("EMIT FINAL", "GAP FILL NULL EMIT ON WATERMARK"),
     CDF + COUNTED.replace("EMIT FINAL", "GAP FILL NULL EMIT FINAL"),
-    *(
-        f"{PLAIN}{COUNTED} WITH ({name} = 5)"
-        for name in ("max_groups_per_window", "max_windows_per_group", "max_state_rows")
-    ),
 ]
 
 

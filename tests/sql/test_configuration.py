@@ -35,6 +35,16 @@ def told(sql: str, toml: str) -> tuple[object, ...]:
     return explained(sql, toml), found.labels, found.unbounded_state
 
 
+# What has to stand beside an option so that it means something.
+TO_TOPIC = 'side_output.late = "kafka:late"\n'
+BESIDE = {
+    "side_output.brokers": TO_TOPIC + 'side_output.properties = "p"\n',
+    "side_output.properties": TO_TOPIC + 'side_output.brokers = "b:9092"\n',
+    "side_output.reinject_to": 'side_output.late = "reinject"\n',
+}
+WITHOUT = {"side_output.brokers": '"b:9092"', "side_output.reinject_to": '"elsewhere"'}
+
+
 def tables_of(key: str) -> list[str]:
     tables = ["views.per_minute"]
     if key in {option.name for option in TIME_OPTIONS}:
@@ -46,8 +56,15 @@ def tables_of(key: str) -> list[str]:
 
 @pytest.mark.parametrize(("key", "table"), [(key, table) for key in DOCUMENTED for table in tables_of(key)])
 def test_a_documented_key_has_its_effect_in_each_table_that_takes_it(key: str, table: str) -> None:
-    toml = f"[{table}]\n{key} = {DOCUMENTED[key][1]}"
-    assert told(SOURCE + VIEW, toml) != told(SOURCE + VIEW, "")
+    beside = f"[{table}]\n{BESIDE.get(key, '')}"
+    other = f"{beside}{key} = {WITHOUT[key]}" if key in WITHOUT else beside
+    assert told(SOURCE + VIEW, f"{beside}{key} = {DOCUMENTED[key][1]}") != told(SOURCE + VIEW, other)
+
+
+def test_a_route_and_its_originals_stand_beside_each_other() -> None:
+    toml = "[defaults]\nside_output.late = 'table'\n\"side_output.late.include_original\" = false"
+    side = query(SOURCE + VIEW, toml).side_output
+    assert (side.keeps("late"), side.without_original) == (True, {"late"})
 
 
 def test_the_page_has_every_option_and_says_which_can_be_a_default() -> None:

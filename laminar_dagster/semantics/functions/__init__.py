@@ -6,16 +6,16 @@ Spark also runs in the reference.
 
 from __future__ import annotations
 
-from laminar_dagster.semantics.functions import arithmetic, casts, comparison, conditionals, text, times
+from laminar_dagster.semantics.functions import arithmetic, casts, comparison, conditionals, text, times, windows
 from laminar_dagster.semantics.functions.casts import cast_to_text, cast_value, castable
 from laminar_dagster.semantics.functions.table import FUNCTIONS, ArgumentTypeError, ScalarFunction
 from laminar_dagster.semantics.functions.times import TRUNCATIONS
 from laminar_dagster.semantics.functions.values import fit, literal_sql, order
 
-ENTRIES = (arithmetic, casts, comparison, conditionals, text, times)
+ENTRIES = (arithmetic, casts, comparison, conditionals, text, times, windows)
 OPERATORS = frozenset({
     "add", "subtract", "multiply", "divide", "mod", "negate", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not",
-    "is_null", "is_not_null", "in", "like", "cast", "case", "distinct_from", "add_micros",
+    "is_null", "is_not_null", "in", "like", "cast", "case", "distinct_from", "add_micros", "window_id",
 })  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from laminar_dagster.engine.sinks.delivering import Deliveries
 from laminar_dagster.engine.sinks.targets import Delivery, Surroundings
 from laminar_dagster.plan.build import plan_script
 from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.time import MINUTE
 from state_store import CommitRow, MaintenancePolicy, StoreWriter
 from state_store import format as f
 from state_store.changelog import changelog_schema
@@ -81,9 +82,11 @@ def append(store: Path, *rows: dict[str, Any]) -> int:
     with StoreWriter(store) as writer:
         tail = writer.tail()
         epoch = tail.commit.epoch + 1 if tail.commit else 1
-        schema = pa.schema([*DATA, ("_epoch", pa.int64()), ("_emitted_at", f.TIMESTAMP)])
+        window = {"_window_start": 0, "_window_end": MINUTE}
+        bounds = [(name, pa.int64()) for name in window]
+        schema = pa.schema([*DATA, *bounds, ("_epoch", pa.int64()), ("_emitted_at", f.TIMESTAMP)])
         if rows:
-            own = {"_epoch": epoch, "_emitted_at": NOON + timedelta(seconds=epoch)}
+            own = {**window, "_epoch": epoch, "_emitted_at": NOON + timedelta(seconds=epoch)}
             table = pa.Table.from_pylist([{**row, **own} for row in rows], schema)
             name = f"e{epoch:010d}-{writer.run_id}/part-0.parquet"
             file = write_file(writer.table(f.OUTPUT).root, name, table)

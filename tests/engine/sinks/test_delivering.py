@@ -12,7 +12,6 @@ import pytest
 
 from laminar_dagster.engine.changelog_folding import fold_changelog
 from laminar_dagster.engine.crash import CrashError, raising_after
-from laminar_dagster.engine.sinks.history import _event_time_sql
 from laminar_dagster.errors import LaminarError
 from state_store import StoreWriter
 from state_store.positions import SinkPositions
@@ -28,7 +27,6 @@ from tests.engine.sinks.histories import (
     deliveries,
     delta_rows,
     merge,
-    query,
     texts,
 )
 
@@ -153,7 +151,7 @@ def test_a_view_that_only_appends_is_delivered_from_its_output(tmp_path: Path) -
     assert delta_rows(tmp_path / "appended") == [row("a", 1), row("a", 3), row("b", 2)]
     (line,) = texts(tmp_path / "lines")["e0000000003.json"].splitlines()
     assert json.loads(line) == {
-        "_epoch": 3, "_seq": 0, "_op": "+I", "_weight": 1, "_event_time": None,
+        "_epoch": 3, "_seq": 0, "_op": "+I", "_weight": 1, "_event_time": "1970-01-01T00:01:00Z",
         "_emitted_at": "2026-01-01T12:00:03Z", "k": "a", "n": 3,
     }  # fmt: skip
 
@@ -170,15 +168,6 @@ def test_rows_whose_files_were_merged_are_delivered_epoch_by_epoch_in_the_same_o
     lines = [texts(tmp_path / name / "lines") for name in stores]
     assert lines[0] == lines[1]
     assert [len(text.splitlines()) for text in lines[0].values()] == [3, 2, 1]
-
-
-def test_the_event_time_of_a_row_is_its_windows_end_where_the_view_shows_a_bound() -> None:
-    assert _event_time_sql(query(APPENDING + JSON)) == "NULL::TIMESTAMPTZ"
-    for bounds, expected in {
-        "window_start AS w, window_end AS e": '"e"',
-        "window_start AS w": '"w" + to_microseconds(60000000)',
-    }.items():
-        assert _event_time_sql(query(APPENDING.replace("SELECT k", f"SELECT {bounds}, k"))) == expected
 
 
 # --- folded history ------------------------------------------------------------------------------------------

@@ -1,6 +1,0 @@
-CREATE MATERIALIZED VIEW out AS
-SELECT window_start, COUNT(*) AS n
-FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE)
-GROUP BY window_start, window_end
-EMIT FINAL
-WITH (max_groups_per_window = 5);
