@@ -15,9 +15,6 @@ ARGS ?=
 # Images of containers often forbid bytecode: each process would compile all that it imports, three times the work.
 unexport PYTHONDONTWRITEBYTECODE
 
-# A home of its own, so that schedules and the history of runs outlive `make dev`.
-DAGSTER_DIR := $(CURDIR)/.laminar/dagster
-
 # The first interpreter on PATH that is new enough and not newer than pyproject.toml allows.
 FIND_PYTHON = for p in python3 python3.13 python3.12 python3.11 python; do \
 	if "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' >/dev/null 2>&1; \
@@ -66,10 +63,8 @@ format: $(SYNCED) ## Format the code and fix what can be fixed
 	@$(BIN)/ruff format .
 
 .PHONY: dev
-dev: java $(SYNCED) jars ## Start Dagster's web interface over assets/
-	@mkdir -p "$(DAGSTER_DIR)"
-	@test -f "$(DAGSTER_DIR)/dagster.yaml" || cp assets/dagster.yaml "$(DAGSTER_DIR)/"
-	@DAGSTER_HOME="$(DAGSTER_DIR)" $(BIN)/dagster dev -w workspace.yaml $(ARGS)
+dev: java $(SYNCED) jars ## Start Dagster's web interface, its daemon and Spark; Ctrl-C stops all
+	@$(BIN)/laminar dev $(ARGS)
 
 # One of them: make bench BENCH=windows ARGS='--part streaming --json out.json'
 BENCH ?= epoch_cost windows eowc changes

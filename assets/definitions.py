@@ -6,13 +6,13 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.events import fed_by_events, new_events
+from assets.events import ShopTranslator, new_events
 from laminar_dagster.engine.project import Project
-from laminar_dagster.integration.assets import laminar_definitions
+from laminar_dagster.integration import laminar_definitions
 
 PROJECT = Project.find(Path(__file__).parent)
 
 defs = dg.Definitions.merge(
-    laminar_definitions(PROJECT).map_asset_specs(func=fed_by_events),
+    laminar_definitions(PROJECT, translator=ShopTranslator()),
     dg.Definitions(assets=[new_events(PROJECT.root / "data" / "landing")]),
 )

@@ -7,10 +7,10 @@ from pathlib import Path
 import dagster as dg
 
 from assets.generator import Made, generate
+from laminar_dagster.integration import LaminarAsset, LaminarTranslator
 from laminar_dagster.semantics.time import to_iso
 
 EVENTS = dg.AssetKey("new_events")
-SOURCES = frozenset(dg.AssetKey(name) for name in ("sales", "clicks", "payments"))
 DESCRIPTION = """Half an hour more of the demo shop: sales, clicks, payments and the bank's corrections of earlier ones.
 
 Materialize it, then a view's `state`, and watch windows close. The first time it makes four hours, past a midnight."""
@@ -29,9 +29,12 @@ def new_events(landing: Path) -> dg.AssetsDefinition:
     return make_events
 
 
-def fed_by_events(spec: dg.AssetSpec) -> dg.AssetSpec:
-    """The spec, with the generator upstream if it is of a source that the generator writes."""
-    return spec.merge_attributes(deps=[EVENTS]) if spec.key in SOURCES else spec
+class ShopTranslator(LaminarTranslator):
+    """Shows the generator upstream of the sources that it writes."""
+
+    def get_asset_spec(self, asset: LaminarAsset) -> dg.AssetSpec:
+        spec = super().get_asset_spec(asset)
+        return spec.merge_attributes(deps=[EVENTS]) if asset.part == "source" else spec
 
 
 def _metadata(made: Made) -> dict[str, int | str]:

@@ -28,7 +28,7 @@ from laminar_dagster.engine.session import LOOPBACK, tail
 from laminar_dagster.engine.supervising import SupervisedServer
 from laminar_dagster.errors import LaminarError
 
-HOME = ".dagster"
+HOME = Path(".laminar", "dagster")
 DEFAULT_WEB_PORT = 3000
 SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_TO_STOP = 25.0
@@ -73,7 +73,7 @@ def _require_web_server() -> None:
 @contextmanager
 def _own_home(project: Project) -> Iterator[Path]:
     """The project's DAGSTER_HOME, for one `laminar dev` at a time: two daemons would run every schedule twice."""
-    home = project.data / HOME
+    home = project.root / HOME
     home.mkdir(parents=True, exist_ok=True)
     with (home / "dev.lock").open("w") as held:
         try:

@@ -117,7 +117,7 @@ def test_dagster_that_cannot_start_is_an_error_with_its_own_words(project: Path,
 
 
 def test_a_second_one_for_the_same_project_is_refused(project: Path, home: Path) -> None:
-    lock = project / "data" / ".dagster" / "dev.lock"
+    lock = project / ".laminar" / "dagster" / "dev.lock"
     lock.parent.mkdir(parents=True)
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
