@@ -34,7 +34,7 @@ from laminar_dagster.engine.sources.kafka import KafkaConnector
 from laminar_dagster.engine.sources.registry import connect
 from laminar_dagster.engine.updating import period_passed
 from laminar_dagster.errors import LaminarError
-from laminar_dagster.plan.fingerprint import fingerprint
+from laminar_dagster.plan.fingerprint import fingerprint, settings_fingerprint
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.time import from_datetime, to_iso
 from laminar_dagster.semantics.watermark import later, progress
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 2_000_000
 MAX_FILES = 500
+# In a plan's sources: what the view's settings were, which may change between epochs and not within one.
+SETTINGS = "settings"
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ class ViewRun:
             self.runtime.store.cancel(planned)
             return None
         _same_query(self.runtime, planned.fingerprint, _standing(self.last))
+        _same_settings(self.runtime, planned, _standing(self.last))
         self._require_sources(pinned_commits(planned))
         return self.runtime.store.claim(planned)
 
@@ -224,6 +227,7 @@ class ViewRun:
                 "commits": [c.to_json() for c in commits],
                 "positions": self._positions_after(commits),
                 **({} if told is None else {TOLD: told.watermark}),
+                SETTINGS: settings_fingerprint(runtime.plan),
                 **pinned_options(runtime.plan.query.side_output),
                 **({CORRECTION: Correction(UPSTREAM).to_json()} if corrects else {}),
             },
@@ -269,7 +273,12 @@ class ViewRun:
             processing_time=self.options.now(),
             fingerprint=runtime.fingerprint,
             watermark=runtime.clocks.watermark,
-            sources={"commits": [], "positions": self._positions_after([]), CORRECTION: correction.to_json()},
+            sources={
+                "commits": [],
+                "positions": self._positions_after([]),
+                SETTINGS: settings_fingerprint(runtime.plan),
+                CORRECTION: correction.to_json(),
+            },
             tables=runtime.store.versions(f.TABLES),
             shards=runtime.clocks.to_json(),
         )
@@ -310,6 +319,19 @@ def _same_query(runtime: Runtime, built_with: str, committed: str) -> None:
             f'view "{query.view}" is not the query that its state was built with',
             detail=f"state: plan {built_with}; SQL now: plan {runtime.fingerprint}{decided}",
             hint="Restore the SQL, give the changed view a new name, or run it in another data directory.",
+            committed=committed,
+        )
+
+
+def _same_settings(runtime: Runtime, planned: PlanRow, committed: str) -> None:
+    if planned.sources[SETTINGS] != settings_fingerprint(runtime.plan):
+        raise LaminarError(
+            "LMR0408",
+            f'epoch {planned.epoch} of view "{runtime.plan.query.view}" was begun under other settings',
+            detail="Routes of the side output, idle_timeout and max_future_skew hold for whole epochs, and this was "
+            "cut short.",
+            hint="Run once with the settings as they were, then change them; or, if nothing of the epoch has landed, "
+            "run with --replan.",
             committed=committed,
         )
 

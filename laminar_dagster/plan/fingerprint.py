@@ -1,6 +1,7 @@
 """A short name for what a plan computes: the same for the same meaning, however the SQL is written.
 
-A store remembers it, so that a view whose query changed is not continued from state that means something else.
+A store remembers it, so that a view whose query changed is not continued from state that means something else. What may
+change between two epochs, because state means the same under it, has a name of its own: the settings.
 """
 
 from __future__ import annotations
@@ -21,7 +22,18 @@ ADDRESSES = ("brokers", "properties")
 
 def fingerprint(plan: Plan) -> str:
     """Stable over formatting, comments, clause order and columns that the view does not read."""
-    text = json.dumps(_meaning(plan), sort_keys=True, separators=(",", ":"))
+    return _short_name(_meaning(plan))
+
+
+def settings_fingerprint(plan: Plan) -> str:
+    """Of what may be set anew between two epochs, but not within one: routes, idle timeouts, guards."""
+    query = plan.query
+    guards = {entry.source.name: [entry.source.idle_timeout, entry.source.max_future_skew] for entry in query.inputs}
+    return _short_name({"side_output": sorted(query.side_output.routes.items()), "guards": guards})
+
+
+def _short_name(meaning: Mapping[str, Any]) -> str:
+    text = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
 
 
@@ -39,7 +51,6 @@ def _meaning(plan: Plan) -> dict[str, Any]:
         "output": [[named.name, _expression(named.expression)] for named in query.output],
         "emit": [query.emit.name, query.period, query.lateness],
         "sink": [query.sink, str(query.partition)],
-        "side_output": sorted(query.side_output.routes.items()),
         "null_event_time": query.null_event_time,
         "limits": [query.max_groups_per_window, query.max_windows_per_group, query.max_state_rows],
         "gap_fill": query.gap_fill,
@@ -66,7 +77,7 @@ def _input(entry: Input, read: set[str]) -> dict[str, Any]:
     source = entry.source
     return {
         "source": [source.name, source.connector, sorted(_meaningful(source.options).items())],
-        "time": [source.watermark_lag, source.idle_timeout, source.max_future_skew, _expression(entry.event_time)],
+        "time": [source.watermark_lag, _expression(entry.event_time)],
         "columns": [[n.name, _expression(n.expression)] for n in entry.columns if n.name in read],
         "where": _expression(entry.where),
         **({} if source.unique is None else {"unique": [*source.unique.columns, source.unique.within]}),

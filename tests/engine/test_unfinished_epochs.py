@@ -12,7 +12,7 @@ from laminar_dagster.engine.run import RunOptions, run_view
 from laminar_dagster.engine.sources.memory import MemoryConnector
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.build import plan_script
-from laminar_dagster.semantics.time import from_iso
+from laminar_dagster.semantics.time import HOUR, MINUTE, from_iso
 from state_store import CommitRow, StoreReader
 
 pytestmark = pytest.mark.spark
@@ -70,3 +70,14 @@ def test_a_plan_whose_file_is_lost_is_given_up_for_good(project: Project) -> Non
     assert project.run(replan=True) == []
     assert project.run() == []
     assert StoreReader(project.root / "data" / "out").tail().unfinished is None
+
+
+def test_settings_may_change_between_epochs_and_not_within_one(project: Project) -> None:
+    project.killed_in_its_first_epoch(1)
+    idle = SQL.replace("'memory'", "'memory', idle_timeout = '1 minute'")
+    with pytest.raises(LaminarError, match="LMR0408"):
+        project.run(idle)
+    assert [commit.epoch for commit in project.run()] == [1]
+    now = RunOptions().now() + HOUR
+    assert [(c.epoch, c.watermark) for c in project.run(idle, now=lambda: now)] == [(2, now - MINUTE)]
+    assert project.run(SQL, now=lambda: now) == []

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from laminar_dagster.plan.build import plan_script
-from laminar_dagster.plan.fingerprint import fingerprint
+from laminar_dagster.plan.fingerprint import fingerprint, settings_fingerprint
 
 SOURCE = (
     "CREATE SOURCE ev (k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '10' SECOND) "
@@ -45,7 +45,6 @@ SAME = {
 }
 OTHER = {
     "another lag": SOURCE.replace("'10'", "'11'") + VIEW,
-    "an idle timeout": SOURCE.replace("'memory'", "'memory', idle_timeout = '1 minute'") + VIEW,
     "another window": SOURCE + VIEW.replace("'1' MINUTE", "'2' MINUTE"),
     "another filter": SOURCE + VIEW.replace("v > 0", "v > 1"),
     "another aggregate": SOURCE + VIEW.replace("SUM(v)", "MAX(v)"),
@@ -58,6 +57,10 @@ OTHER = {
     "another gap fill": SOURCE + VIEW.replace("EMIT", "GAP FILL NULL EMIT"),
     "a longest gap": SOURCE + VIEW.replace("EMIT", "GAP FILL LOCF EMIT") + " WITH (max_gap = '1 hour')",
     "another partition": SOURCE + VIEW + " WITH (partition = 'hour')",
+}
+SETTINGS = {
+    "an idle timeout": SOURCE.replace("'memory'", "'memory', idle_timeout = '1 minute'") + VIEW,
+    "another guard": SOURCE.replace("'memory'", "'memory', max_future_skew = '1 hour'") + VIEW,
     "another route": SOURCE + VIEW + " WITH (side_output.late = 'metrics_only')",
 }
 
@@ -72,5 +75,15 @@ def test_different_meanings_have_different_fingerprints() -> None:
     assert [pair for pair in itertools.combinations(found, 2) if found[pair[0]] == found[pair[1]]] == []
 
 
+@pytest.mark.parametrize("text", SETTINGS.values(), ids=SETTINGS.keys())
+def test_a_setting_leaves_the_meaning_of_the_state_as_it_is(text: str) -> None:
+    assert of(text) == of(SOURCE + VIEW)
+
+
+def test_different_settings_have_different_fingerprints() -> None:
+    found = {settings_fingerprint(plan_script(text)[-1]) for text in (*SETTINGS.values(), SOURCE + VIEW)}
+    assert len(found) == len(SETTINGS) + 1
+
+
 def test_the_fingerprint_is_the_same_in_every_process_and_release() -> None:
-    assert of(SOURCE + VIEW) == "cff3e640132b8776"
+    assert of(SOURCE + VIEW) == "2ab0b7ca04b2a752"
