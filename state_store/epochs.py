@@ -15,9 +15,10 @@ from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from state_store.format import EPOCH_SCHEMA
+from state_store.format import EPOCH_SCHEMA, TIMESTAMP
 from state_store.parquet import DataFile, write_file
 from state_store.sizes import level
 from state_store.tables import DeltaDirectory, busy
@@ -106,8 +107,8 @@ class EpochLog:
 
     def commit_of(self, epoch: int) -> CommitRow | None:
         files = [f for f in self.table.files() if f.low["epoch"] <= epoch <= f.high["epoch"]]
-        wanted = [("epoch", "=", epoch), ("kind", "=", "commit")]
-        rows = (row for file in files for row in self._table(file, filters=wanted).to_pylist())
+        wanted = (pc.field("epoch") == epoch) & (pc.field("kind") == "commit")
+        rows = (row for file in files for row in self._table(file).filter(wanted).to_pylist())
         return next((_commit_row(row) for row in rows), None)
 
     def history(self) -> Iterator[tuple[PlanRow, CommitRow]]:
@@ -125,10 +126,10 @@ class EpochLog:
         for file in self._files_newest_first():
             if file.low["written_at"] >= moment:
                 continue
-            wanted = [("written_at", "<", moment), ("kind", "=", "commit")]
-            epochs = self._table(file, columns=["epoch"], filters=wanted).column("epoch").to_pylist()
-            if epochs:
-                return int(max(epochs))
+            wanted = (pc.field("written_at") < pa.scalar(moment, TIMESTAMP)) & (pc.field("kind") == "commit")
+            found = self._table(file, ["epoch", "written_at", "kind"]).filter(wanted)
+            if found.num_rows:
+                return int(pc.max(found.column("epoch")).as_py())
         return None
 
     def _files_newest_first(self) -> list[DataFile]:
@@ -137,10 +138,11 @@ class EpochLog:
     def _newest_first(self) -> Iterator[dict[str, Any]]:
         """Row by row; files are opened as they are needed, and hold stretches of the log that do not overlap."""
         for file in self._files_newest_first():
-            yield from self._table(file).sort_by([("seq", "descending")]).to_pylist()
+            for some in self._table(file).sort_by([("seq", "descending")]).to_batches(max_chunksize=COMPACT_ABOVE):
+                yield from some.to_pylist()
 
-    def _table(self, file: DataFile, **options: Any) -> pa.Table:
-        return pq.read_table(self.table.root / file.path, partitioning=None, **options)
+    def _table(self, file: DataFile, columns: list[str] | None = None) -> pa.Table:
+        return pq.ParquetFile(self.table.root / file.path).read(columns)
 
     # --- writing -------------------------------------------------------------------------------------------
 

@@ -27,13 +27,16 @@ class StoreReader:
         self.epochs = DeltaDirectory(root / f.EPOCHS)
         check_format(self.epochs)
         self.log = EpochLog(self.epochs)
+        self._tables = {f.EPOCHS: self.epochs}
 
     @property
     def exists(self) -> bool:
         return self.epochs.exists
 
     def table(self, name: str) -> DeltaDirectory:
-        return DeltaDirectory(self.root / name)
+        if name not in self._tables:
+            self._tables[name] = DeltaDirectory(self.root / name)
+        return self._tables[name]
 
     def tail(self) -> Tail:
         return self._tail

@@ -51,4 +51,4 @@ def kept_of(
 def _oldest(log: EpochLog, last: CommitRow, epochs: int, since: datetime) -> int:
     """The oldest of the last so many epochs, or the one that was current at `since` if that is older still."""
     by_count = max(1, last.epoch - epochs + 1)
-    return min(by_count, log.last_before(since) or 1)
+    return by_count if by_count == 1 else min(by_count, log.last_before(since) or 1)

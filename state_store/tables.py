@@ -28,6 +28,7 @@ class DeltaDirectory:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._table: DeltaTable | None = None
+        self._numbers: dict[str, int | None] = {}
 
     @property
     def exists(self) -> bool:
@@ -68,6 +69,7 @@ class DeltaDirectory:
         table = self._loaded()
         if table is not None:
             table.update_incremental()
+            self._numbers.clear()
 
     @property
     def version(self) -> int | None:
@@ -95,7 +97,11 @@ class DeltaDirectory:
     def landed(self, application: str) -> int | None:
         """The last number that `application` committed to this table."""
         table = self._loaded()
-        return None if table is None else table.transaction_version(application)
+        if table is None:
+            return None
+        if application not in self._numbers:
+            self._numbers[application] = table.transaction_version(application)
+        return self._numbers[application]
 
     def files(self, version: int | None = None) -> list[DataFile]:
         """The table's files at a version (default: of the snapshot at hand)."""
@@ -113,7 +119,8 @@ class DeltaDirectory:
 
     def at(self, version: int | None) -> DeltaDirectory:
         """The table as it was at a version; None: the snapshot at hand."""
-        if version is None or version == self.version or not self.exists:
+        at_hand = version is None or (self._table is not None and self._table.version() == version)
+        if at_hand or not (self.root / LOG_FOLDER).is_dir():
             return self
         earlier = DeltaDirectory(self.root)
         earlier._table = DeltaTable(str(self.root), version=version)
@@ -145,7 +152,7 @@ class DeltaDirectory:
         """
         table = self._loaded()
         assert table is not None, f"the table was not created: {self.root}"
-        landed = table.transaction_version(application)
+        landed = self.landed(application)
         if landed is not None and landed >= number:
             return table.version()
         changes = not same_rows
@@ -166,7 +173,7 @@ class DeltaDirectory:
             )
         except CommitFailedError as conflict:
             raise busy(self.root, str(conflict)) from conflict
-        table.update_incremental()
+        self.refresh()
         return table.version()
 
 
@@ -195,22 +202,23 @@ def _remove_action(file: DataFile, changes: bool) -> RemoveAction:
 
 
 def described(actions: pa.Table) -> list[DataFile]:
-    return [_data_file(row) for row in actions.to_pylist()]
+    names = {prefix: _named(actions, prefix) for prefix in ("partition.", "min.", "max.", "null_count.")}
+    return [_data_file(row, names) for row in actions.to_pylist()]
 
 
-def _data_file(row: dict[str, Any]) -> DataFile:
+def _named(actions: pa.Table, prefix: str) -> dict[str, str]:
+    return {name: name.removeprefix(prefix) for name in actions.column_names if name.startswith(prefix)}
+
+
+def _data_file(row: dict[str, Any], names: Mapping[str, Mapping[str, str]]) -> DataFile:
     def part(prefix: str) -> dict[str, Any]:
-        return {
-            name.removeprefix(prefix): value
-            for name, value in row.items()
-            if name.startswith(prefix) and value is not None
-        }
+        return {short: row[name] for name, short in names[prefix].items() if row[name] is not None}
 
     return DataFile(
         path=unquote(row["path"]),
         size=row["size_bytes"],
         rows=row.get("num_records") or 0,
-        partition={name: None if v is None else str(v) for name, v in part("partition.").items()},
+        partition={name: str(value) for name, value in part("partition.").items()},
         low=part("min."),
         high=part("max."),
         nulls=part("null_count."),
