@@ -13,9 +13,8 @@ import pytest
 
 from laminar_dagster.cli import main
 from laminar_dagster.engine.changelog_folding import fold_changelog
-from state_store import CommitRow
+from state_store import CommitRow, changelog
 from state_store import format as f
-from state_store.changelog import EPOCHS_PER_PARTITION
 from tests.changes.changelogs import Changelog, finish, row, update
 
 
@@ -149,21 +148,24 @@ CREATE MATERIALIZED VIEW totals AS SELECT k, SUM(n) AS n FROM s GROUP BY k;
 KEEP_LITTLE = 'retain_epochs = 1\nretain_state = "0 seconds"\nretain_results = "0 seconds"\n'
 
 
-def test_maintain_folds_history_at_once_and_an_epoch_before_it_says_how_to_resume(laminar, tmp_path: Path) -> None:
+def test_maintain_folds_history_at_once_and_an_epoch_before_it_says_how_to_resume(
+    laminar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changelog, "EPOCHS_PER_PARTITION", 10)
     (tmp_path / "laminar.toml").write_text(KEEP_LITTLE)
     (tmp_path / "sql").mkdir()
     (tmp_path / "sql" / "views.sql").write_text(CORRECTED)
-    changelog = Changelog(tmp_path / "data" / "totals")
-    changelog.commit(("+I", row("a", 1)))
-    with changelog.writer() as store:
-        for n in range(1, EPOCHS_PER_PARTITION + 1):
-            finish(store, changelog.land(store, *update("a", n, n + 1)))
+    totals = Changelog(tmp_path / "data" / "totals")
+    totals.commit(("+I", row("a", 1)))
+    with totals.writer() as store:
+        for n in range(1, 11):
+            finish(store, totals.land(store, *update("a", n, n + 1)))
     assert laminar("maintain", root=tmp_path)[0] == 0
-    changelog.commit(("+I", row("b", 1)))
+    totals.commit(("+I", row("b", 1)))
     code, _, err = laminar("changes", "totals", "--since", "1", root=tmp_path)
     assert code == 1
     assert "LMR0410" in err
     assert "since 0" in err
     _, out, err = laminar("changes", "totals", root=tmp_path)
-    assert next(line.split() for line in out.splitlines() if line[:1].isdigit()) == ["100", "snapshot", "a", "100"]
-    assert err.endswith("to go on: --since 102\n")
+    assert next(line.split() for line in out.splitlines() if line[:1].isdigit()) == ["10", "snapshot", "a", "10"]
+    assert err.endswith("to go on: --since 12\n")

@@ -41,38 +41,42 @@ def laminar(root: Path, *arguments: str) -> Any:
     return found
 
 
-def test_state_shows_what_is_on_disk_what_can_be_read_and_what_was_done(tmp_path: Path) -> None:
-    root = a_project(tmp_path)
+@pytest.fixture(scope="module")
+def worn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose view has twelve epochs behind it, of which five are kept."""
+    root = a_project(tmp_path_factory.mktemp("worn"))
     run(root / "data" / "per_minute", range(1, 13), EAGER)
-    told = json.loads(laminar(root, "state", "per_minute", "--json").stdout)
+    return root
+
+
+def test_state_shows_what_is_on_disk_what_can_be_read_and_what_was_done(worn: Path) -> None:
+    told = json.loads(laminar(worn, "state", "per_minute", "--json").stdout)
     assert told["maintenance"]["oldest_epoch"] == 8
     assert told["maintenance"]["vacuum"]["files"] > 0
     assert told["maintenance"]["compaction"]["files"] == 4
     assert told["tables"]["timers"]["disk_files"] > told["tables"]["timers"]["files"]
-    text = laminar(root, "state", "per_minute").stdout
+    text = laminar(worn, "state", "per_minute").stdout
     for words in ("as of epoch 8 and later", "last merge: 4 files of", "last vacuum: ", "on disk"):
         assert words in text
 
 
-def test_a_forgotten_epoch_is_an_error_and_its_counts_are_still_told(tmp_path: Path) -> None:
-    root = a_project(tmp_path)
-    run(root / "data" / "per_minute", range(1, 13), EAGER)
+def test_a_forgotten_epoch_is_an_error_and_its_counts_are_still_told(worn: Path) -> None:
     for command in ("state", "show"):
         with pytest.raises(StoreError, match=r"epoch 3 can no longer be read.*LMR0407"):
-            laminar(root, command, "per_minute", "--epoch", "3")
-    history = json.loads(laminar(root, "state", "per_minute", "--history", "--json").stdout)["epochs"]
+            laminar(worn, command, "per_minute", "--epoch", "3")
+    history = json.loads(laminar(worn, "state", "per_minute", "--history", "--json").stdout)["epochs"]
     assert [entry["epoch"] for entry in history] == list(range(12, 0, -1))
 
 
 def test_maintain_does_now_what_the_settings_ask_for(tmp_path: Path) -> None:
     root = a_project(tmp_path)
-    run(root / "data" / "per_minute", range(1, 41))
+    run(root / "data" / "per_minute", range(1, 18))
     before = json.loads(laminar(root, "maintain", "--json").stdout)
     assert (before["view"], before["oldest_epoch"]) == ("per_minute", 1)
     assert before["merged"] > 40
-    run(root / "data" / "per_minute", range(1, 44))
+    run(root / "data" / "per_minute", range(1, 21))
     (root / "laminar.toml").write_text(KEEP_FEW)
-    assert "can be read as of epoch 41 and later" in laminar(root, "maintain", "per_minute").stdout
+    assert "can be read as of epoch 18 and later" in laminar(root, "maintain", "per_minute").stdout
     after = json.loads(laminar(root, "maintain", "--json").stdout)
     assert (after["merged"], after["deleted"]) == (0, 0)
 

@@ -6,10 +6,10 @@ import atexit
 import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +30,9 @@ EAGER = MaintenancePolicy(
     retain_state=timedelta(0),
     retain_results=timedelta(0),
 )
+# So that a store has several checkpoints behind it after a few epochs.
+CHECKPOINT_EVERY = 5
+OFTEN_CHECKPOINTED = {"delta.checkpointInterval": str(CHECKPOINT_EVERY)}
 
 
 def run(root: Path, epochs: range, policy: MaintenancePolicy | None = None, after_write: Any = lambda _: None) -> None:
@@ -41,19 +44,24 @@ def run(root: Path, epochs: range, policy: MaintenancePolicy | None = None, afte
     _run(root, epochs, policy, after_write)
 
 
-@cache
+_MADE: dict[int, Path] = {}
+
+
 def _made_once(stop: int) -> Path:
-    """A store after the epochs before `stop`. Each epoch is made once per process, however many stores have it."""
-    root = Path(mkdtemp(prefix="laminar-epochs-"))
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
-    if stop > 2:
-        shutil.copytree(_made_once(stop - 1), root, dirs_exist_ok=True)
-    _run(root, range(stop - 1, stop), None, lambda _: None)
-    return root
+    """A store after the epochs before `stop`, made once per process and from the longest that is there."""
+    if stop not in _MADE:
+        root = Path(mkdtemp(prefix="laminar-epochs-"))
+        atexit.register(shutil.rmtree, root, ignore_errors=True)
+        shorter = max((made for made in _MADE if made < stop), default=None)
+        if shorter is not None:
+            shutil.copytree(_MADE[shorter], root, dirs_exist_ok=True)
+        _run(root, range(shorter or 1, stop), None, lambda _: None)
+        _MADE[stop] = root
+    return _MADE[stop]
 
 
 def _run(root: Path, epochs: range, policy: MaintenancePolicy | None, after_write: Any) -> None:
-    with StoreWriter(root, after_write=after_write) as store:
+    with patch.dict(f.TABLE_PROPERTIES, OFTEN_CHECKPOINTED), StoreWriter(root, after_write=after_write) as store:
         unfinished = store.tail().unfinished
         first = store.last.epoch + 1 if store.last else epochs.start
         for epoch in range(first, epochs.stop):
