@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from laminar_dagster.engine import connect_server
 from laminar_dagster.engine.session import SparkSettings, open_session
@@ -14,6 +15,10 @@ from tests.kafka.broker import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("laminar", deadline=None)
+settings.load_profile("laminar")
 
 # Files that take minutes go first: no worker is left with one of them at the end.
 LONGEST = ("test_killed_processes.py", "test_spark.py", "test_change_feed_laws.py", "test_update_laws.py")

@@ -169,8 +169,8 @@ def _input_frame(runtime: Runtime, entry: Input, commits: Sequence[SourceCommit]
 
 
 def _original(fields: Sequence[Field], text: bool) -> str:
-    as_json = AS_JSON.format(columns=", ".join(quoted(field.name) for field in fields))
-    return f"coalesce({RAW}, {as_json})" if text else as_json
+    """The text as it came, NULL where a message has none; where there is no text, the columns."""
+    return RAW if text else AS_JSON.format(columns=", ".join(quoted(field.name) for field in fields))
 
 
 def _failure(entry: Input) -> str | None:

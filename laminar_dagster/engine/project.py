@@ -30,6 +30,7 @@ TIMES = ("retain_state", "retain_results")
 NUMBERS = ("retain_epochs",)
 KEYS = ("sql", "data", "spark", "spark_unreachable", *NUMBERS, *TIMES)
 SQL_FOLDERS = ("assets/sql", "sql")
+_IN_QUOTES = 'Beside side_output.late = "…" write "side_output.late.include_original" = false, the name in quotes.'
 NAMES_KAFKA = re.compile(r"""connector\s*=\s*['"]kafka['"]|['"]kafka:""", re.IGNORECASE)
 
 
@@ -128,7 +129,8 @@ def _settings(path: Path) -> tuple[dict[str, Any], Configuration]:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
-        raise LaminarError("LMR0703", f"{path.name} is not valid TOML", detail=str(problem)) from problem
+        hint = _IN_QUOTES if "include_original" in text else None
+        raise LaminarError("LMR0703", f"{path.name} is not valid TOML", detail=str(problem), hint=hint) from problem
     for key, value in content.items():
         if key not in TABLES:
             _check(key, value, path.name)

@@ -35,6 +35,13 @@ def test_tables_of_the_file_reach_the_plans(tmp_path: Path) -> None:
     assert fingerprint(elsewhere.plan("per_minute")) == fingerprint(found.plan("per_minute"))
 
 
+def test_a_key_that_is_a_value_and_a_table_is_refused_with_the_way_to_write_it(tmp_path: Path) -> None:
+    toml = '[defaults]\nside_output.late = "table"\nside_output.late.include_original = false\n'
+    with pytest.raises(LaminarError, match="not valid TOML") as refused:
+        project(tmp_path, toml)
+    assert '"side_output.late.include_original" = false' in str(refused.value.hint)
+
+
 @pytest.mark.parametrize(
     ("toml", "code", "hint"),
     [

@@ -89,6 +89,22 @@ def test_the_order_of_rows_within_a_commit_has_no_meaning(
     assert outcome(query, shuffled, []) == outcome(query, commits, [])
 
 
+@given(st.lists(st.lists(ROWS, max_size=5), min_size=1, max_size=8), CUTS, WINDOWS, LATENESS, st.data())
+def test_a_row_dated_a_year_ahead_changes_nothing_but_its_own_entry(
+    commits: list[Rows], cuts: list[int], window: Any, lateness: int, data: st.DataObject
+) -> None:
+    query = view(window=window, allowed_lateness=lateness, sources=[source(max_future_skew=300 * SECOND)])
+    ahead = {**row("A", 1, 0), "ts": LATER + 365 * 86_400 * SECOND}
+    place = data.draw(st.integers(0, len(commits) - 1))
+    disturbed = [[*rows, ahead] if number == place else rows for number, rows in enumerate(commits)]
+    table, side, watermark, counts = outcome(query, commits, cuts)
+    found_table, found_side, found_watermark, found_counts = outcome(query, disturbed, cuts)
+    assert (found_table, found_watermark) == (table, watermark)
+    assert [entry[:2] for entry in (found_side - side).elements()] == [("error", "future_timestamp")]
+    assert found_counts - counts == Counter({"rows_in": 1, "error": 1})
+    assert not counts - found_counts
+
+
 @given(COMMITS, CUTS, WINDOWS)
 def test_every_row_is_aggregated_filtered_or_set_aside(commits: list[Rows], cuts: list[int], window: Any) -> None:
     query = view(window=window, where=above(-1), argument=INVERSE, max_groups_per_window=1)

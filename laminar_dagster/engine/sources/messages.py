@@ -23,6 +23,8 @@ PLACE = "_place"
 # Of headers that have the same name, the last one counts.
 _LAST = "element_at(transform(filter(headers, h -> h.key = {name}), h -> make_valid_utf8(string(h.value))), -1)"
 _NAMES = "array_distinct(transform(coalesce(headers, array()), h -> h.key))"
+# Spark breaks base64 into lines.
+_BASE64 = "replace(base64(value), chr(13) || chr(10))"
 METADATA_SQL = {
     "key": "key",
     "headers": f"map_from_arrays({_NAMES}, transform({_NAMES}, name -> {_LAST.format(name='name')}))",
@@ -46,7 +48,7 @@ def message_frame(spark: SparkSession, source: Source, messages: DataFrame, path
     text = "CAST(value AS STRING)"
     texts = messages.selectExpr(
         *(f"{_about(what, types.get(column, TIMESTAMP))} AS {quoted(column)}" for column, what in about.items()),
-        f"CASE WHEN is_valid_utf8({text}) THEN {text} ELSE base64(value) END AS {RAW}",
+        f"CASE WHEN is_valid_utf8({text}) THEN {text} ELSE {_BASE64} END AS {RAW}",
         f"make_valid_utf8({text}) AS {TEXT}",
         f"coalesce(NOT is_valid_utf8({text}), false) AS _broken",
         f"element_at(map({named}), partition) AS {FILE}",
