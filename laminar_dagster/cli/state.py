@@ -23,8 +23,12 @@ from laminar_dagster.semantics.windows import Session
 from state_store import CommitRow, StoreReader
 from state_store import format as f
 
-# Columns of the history that are there only if some epoch has something in them.
-OCCASIONAL = {"evicted": "evicted", "duplicate": "dup", "side_output_dropped": "dropped"}
+# Told below the history, of the epochs that have such rows: as columns they would leave no room for the others.
+OCCASIONAL = {
+    "evicted": "evicted",
+    "duplicate": "duplicates",
+    "side_output_dropped": "beyond side_output.max_rows_per_epoch and not kept",
+}
 NO_PANES = pa.schema([("pane_start", pa.int64()), ("pane_end", pa.int64())])
 
 
@@ -222,16 +226,19 @@ def _maintenance_lines(told: dict[str, Any]) -> list[str]:
 
 
 def _print_history(entries: list[dict[str, Any]]) -> None:
-    rare = [name for name in OCCASIONAL if any(entry["counts"].get(name) for entry in entries)]
-    shown = {"rows_in": "in", "late": "late", "error": "errors", **{name: OCCASIONAL[name] for name in rare}}
-    shown |= {"windows_closed": "closed", "rows_out": "out"}
+    shown = {"rows_in": "in", "late": "late", "error": "errors", "windows_closed": "closed", "rows_out": "out"}
     table = _table("epoch", "committed (UTC)", "watermark (UTC)", *shown.values(), "s")
     for entry in entries:
         numbers = [str(entry["counts"].get(name, 0)) for name in shown]
         seconds = f"{sum(entry['seconds'].values()):.2f}"
         watermark = _short(entry["watermark"]) if entry["watermark"] else "-"
         table.add_row(str(entry["epoch"]), _short(entry["committed_at"]), watermark, *numbers, seconds)
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for entry in entries:
+        said = [f"{n} {label}" for name, label in OCCASIONAL.items() if (n := entry["counts"].get(name))]
+        if said:
+            console.print(f"epoch {entry['epoch']} also: {', '.join(said)}")
 
 
 def _short(moment: str) -> str:

@@ -27,12 +27,12 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Recompute a view from its retained sources, and compare the closed windows. If they differ, it ends with 1."""
-    from laminar_dagster.engine.verifying import Range, verify, window_bounds
+    from laminar_dagster.engine.verifying import Range, require_window, verify
     from laminar_dagster.engine.window_account import moment_of
 
     found = project_of(project, data)
     plan = found.plan(view)
-    window_bounds(plan.query)
+    require_window(plan.query)
     bounds = {"since": since, "to": to}
     range_ = Range(**{name: moment_of(text) for name, text in bounds.items() if text is not None})
     with Console(stderr=True).status("recomputing"):
@@ -50,6 +50,8 @@ def _report(view: str, verified: Verified | None, as_json: bool) -> None:
     else:
         rows = f"{verified.windows} window(s), {verified.rows} row(s) recomputed up to {to_iso(verified.until)}"
         typer.echo(f"{view}: {rows}; {'all as in the view' if verified.is_right else 'the view differs'}")
+        if verified.corrected:
+            typer.echo(f"windows at {verified.corrected} end(s) were changed by corrections, and are not compared")
         _print_rows("the view should have, and has not", verified.missing)
         _print_rows("the view has, and should not", verified.unexpected)
 
@@ -61,6 +63,7 @@ def _data(verified: Verified) -> dict[str, Any]:
         "until": to_iso(verified.until),
         "missing": verified.missing.count,
         "unexpected": verified.unexpected.count,
+        "corrected": verified.corrected,
         "missing_rows": [plain_row(row) for row in verified.missing.rows],
         "unexpected_rows": [plain_row(row) for row in verified.unexpected.rows],
     }

@@ -7,22 +7,23 @@ cut into epochs, so any difference is a defect, a source that changed, or a matt
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from laminar_dagster.engine.correction import BACKFILL, FOLD
 from laminar_dagster.engine.differences import FLOATS_DIFFER_BY
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
 from laminar_dagster.engine.run import RunOptions, open_view
-from laminar_dagster.engine.window_evidence import output_bounds
+from laminar_dagster.engine.shown import END, START
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import Query
-from laminar_dagster.semantics.windows import longest_window
 from state_store import CommitRow, StoreReader
 from state_store import format as f
+from state_store.changelog import EPOCH, EVENT_TIME
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -51,13 +52,17 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verified:
-    """`missing` are rows that the view should have, `unexpected` those that it should not."""
+    """`missing` are rows that the view should have, `unexpected` those that it should not.
+
+    `corrected` is how many ends of windows were left out, as corrections changed them.
+    """
 
     rows: int
     windows: int
     until: int
     missing: Difference
     unexpected: Difference
+    corrected: int = 0
 
     @property
     def is_right(self) -> bool:
@@ -66,7 +71,7 @@ class Verified:
 
 def verify(plan: Plan, spark: SparkSession, *, project: Path, data: Path, range_: Range) -> Verified | None:
     """Compare a view with what its sources say; None if nothing is closed in both."""
-    window_bounds(plan.query)
+    require_window(plan.query)
     reader = StoreReader(data / plan.query.view)
     commit = reader.commit() if reader.exists else None
     if commit is None:
@@ -96,19 +101,13 @@ def recomputed(
         yield StoreReader(scratch / plan.query.view)
 
 
-def window_bounds(query: Query) -> tuple[str, str]:
-    """Start and end of an output row's window. Of one that the view does not select, a bound that is safe."""
-    start, end = output_bounds(query)
-    longest = longest_window(query.window)
-    if start is not None and end is not None:
-        return start, end
-    if longest is None or (start is None and end is None):
+def require_window(query: Query) -> None:
+    if query.window is None:
         raise LaminarError(
             "LMR0714",
-            f'the rows of view "{query.view}" do not tell their window',
-            hint="Select window_start and window_end. A view without a window cannot be verified.",
+            f'view "{query.view}" has no window, and windows are what is compared',
+            hint="Compare it with a batch query of your own.",
         )
-    return start or f"({end} - {longest})", end or f"({start} + {longest})"
 
 
 def compared(query: Query, reader: StoreReader, again: StoreReader, until: int, range_: Range) -> Verified | None:
@@ -116,16 +115,32 @@ def compared(query: Query, reader: StoreReader, again: StoreReader, until: int, 
     like = next((table for table in tables.values() if table is not None), None)
     if like is None:
         return None
-    start, end = window_bounds(query)
-    wanted = f"{end} <= {until} AND {start} >= {range_.since} AND {start} < {range_.to}"
+    wanted = f"{END} <= {until} AND {START} >= {range_.since} AND {START} < {range_.to}"
     with connection() as db:
+        corrected = corrected_ends(db, reader)
         for name, table in tables.items():
             rows = f"{like} WHERE false" if table is None else f"{table} WHERE {wanted}"
-            db.execute(f"CREATE TEMP TABLE {name} AS SELECT {_columns(query)}, {start} AS _start FROM {rows}")
-        counts = db.sql(f"SELECT count(*), count(DISTINCT _start) FROM {EXPECTED}").fetchone()
+            db.execute(f"CREATE TEMP TABLE {name} AS SELECT {_columns(query)}, {START}, {END} FROM {rows}")
+            db.execute(f"DELETE FROM {name} WHERE {END} IN ({_listed(corrected)})")
+        counts = db.sql(f"SELECT count(*), count(DISTINCT {START}) FROM {EXPECTED}").fetchone()
         missing, unexpected = _only_in(db, query, EXPECTED, SHOWN), _only_in(db, query, SHOWN, EXPECTED)
     rows, windows = counts or (0, 0)
-    return Verified(rows, windows, until, missing, unexpected)
+    return Verified(rows, windows, until, missing, unexpected, len(corrected))
+
+
+def corrected_ends(db: DuckDBPyConnection, reader: StoreReader) -> list[int]:
+    """Where windows end that a backfill or a fold-back changed: they say more than a run over the sources would."""
+    epochs = [commit.epoch for commit in reader.log.commits() if commit.epoch_kind in (BACKFILL, FOLD)]
+    files = reader.files(f.CHANGELOG) if epochs else []
+    if not files:
+        return []
+    changes = parquet(reader.table(f.CHANGELOG).absolute(files))
+    found = db.sql(f"SELECT DISTINCT epoch_us({EVENT_TIME}) FROM {changes} WHERE {EPOCH} IN ({_listed(epochs)})")
+    return sorted(end for (end,) in found.fetchall())
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers)) or "NULL"
 
 
 def _columns(query: Query) -> str:

@@ -165,14 +165,8 @@ def _reason(evidence: Evidence, turn: Turn, end: int) -> str:
 
 
 def _notes(evidence: Evidence) -> list[str]:
-    notes = []
-    if not evidence.tells_windows:
-        notes.append("the view selects neither window_start nor window_end: its rows cannot be told apart by window")
-    if evidence.hidden_keys:
-        notes.append(
-            f"emissions are of all values of {', '.join(evidence.hidden_keys)}, which the view does not select"
-        )
-    return notes
+    hidden = ", ".join(evidence.hidden_keys)
+    return [f"emissions are of all values of {hidden}, which the view does not select"] if hidden else []
 
 
 def _known_keys(query: Query, keys: Keys) -> None:

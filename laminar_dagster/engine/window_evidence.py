@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from laminar_dagster.engine.closing import partition_of
 from laminar_dagster.engine.in_process_sql import parquet, quoted, text
+from laminar_dagster.engine.partials import EVICTED_FROM, marks_of
 from laminar_dagster.engine.shown import END, START, shown_columns
 from laminar_dagster.plan.plan import Plan, key_column, partial_column
-from laminar_dagster.semantics.expressions import Column
-from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.time import from_datetime
 from laminar_dagster.semantics.windows import Session, Window
 from state_store import CommitRow, DataFile, StoreReader
@@ -65,6 +64,8 @@ class Evidence:
 
     def held(self, window: Window) -> Held:
         inside = f"pane_start >= {window.start} AND pane_end <= {window.end}"
+        if EVICTED_FROM in marks_of(self.plan.query):
+            inside += f" AND NOT coalesce(list_contains({EVICTED_FROM}, {window.end}), false)"
         files = self._files(f.PARTIALS, {"pane_end": (window.start + 1, window.end)})
         if not files:
             return Held()
@@ -108,8 +109,7 @@ class Evidence:
         if emitted is None:
             return []
         table, where = emitted
-        changes = self.plan.query.has_changelog
-        columns = f"{OP}, max(epoch_us({EVENT_TIME}))" if changes else "'+I', NULL"
+        columns = f"{OP}, max(epoch_us({EVENT_TIME}))" if self.has_changelog else "'+I', NULL"
         rows = self._all(
             f"SELECT {EPOCH}, count(*), {columns} FROM {table} WHERE {where} GROUP BY {EPOCH}{self._by_op}"
         )
@@ -125,7 +125,7 @@ class Evidence:
         if emitted is None:
             return []
         table, where = emitted
-        operation = f"{OP}, " if self.plan.query.has_changelog else ""
+        operation = f"{OP}, " if self.has_changelog else ""
         columns = ", ".join(quoted(named.name) for named in self.plan.query.output)
         order = f"{EPOCH}, _seq" if operation else EPOCH
         found = self.db.sql(
@@ -135,26 +135,23 @@ class Evidence:
         return rows
 
     def shown_sessions(self, moment: int, limit: int) -> list[tuple[Window, dict[str, str | None]]]:
-        """The sessions in the output that a time lies in, as far as the output has their bounds."""
-        start, end = self._bounds_sql
+        """The sessions in the output that a time lies in."""
         files = self._files(f.OUTPUT, {})
-        if not files or start is None or end is None:
+        if not files:
             return []
         keys = self._output_keys
         columns = "".join(f"{quoted(column)}::VARCHAR, " for column in keys.values())
         found = self._all(
-            f"""SELECT DISTINCT {columns} {start} AS first, {end} AS until FROM {files}
+            f"""SELECT DISTINCT {columns} {START} AS first, {END} AS until FROM {files}
                 WHERE first <= {moment} AND until > {moment} AND {self._conditions(keys)}
                 ORDER BY until, first LIMIT {limit}"""
         )
         return [(Window(*row[-2:]), dict(zip(keys, row, strict=False))) for row in found]
 
     @property
-    def tells_windows(self) -> bool:
-        """Whether what left the view says which window it is of."""
-        start, end = self._bounds_sql
-        query = self.plan.query
-        return query.has_changelog or end is not None or (start is not None and not isinstance(query.window, Session))
+    def has_changelog(self) -> bool:
+        """Whether changes were written; of a view that only appends, from its first correction on."""
+        return self.plan.query.has_changelog or self.commit.tables.get(f.CHANGELOG) is not None
 
     @cached_property
     def snapshot(self) -> int | None:
@@ -165,24 +162,19 @@ class Evidence:
     def _emitted(self, window: Window) -> tuple[str, str] | None:
         """The table that tells what left the view, and the condition on its rows; None if there are none."""
         keys = self._conditions(self._output_keys)
-        if self.plan.query.has_changelog:
+        if self.has_changelog:
             low = window.start + 1 if isinstance(self.plan.query.window, Session) else window.end
             files = self._files(f.CHANGELOG, {EVENT_TIME: (low, window.end)})
             where = f"epoch_us({EVENT_TIME}) BETWEEN {low} AND {window.end}"
         else:
             partition = partition_of(window.start, self.plan.query.partition)
             files = self._files(f.OUTPUT, {}, partition)
-            pairs = zip(self._bounds_sql, (window.start, window.end), strict=True)
-            where = " AND ".join(f"{sql} = {bound}" for sql, bound in pairs if sql is not None) or "false"
+            where = f"{START} = {window.start} AND {END} = {window.end}"
         return (files, f"{where} AND {keys}") if files else None
 
     @property
     def _by_op(self) -> str:
-        return f", {OP}" if self.plan.query.has_changelog else ""
-
-    @cached_property
-    def _bounds_sql(self) -> tuple[str | None, str | None]:
-        return output_bounds(self.plan.query)
+        return f", {OP}" if self.has_changelog else ""
 
     # --- what was set aside, and the log -------------------------------------------------------------------
 
@@ -263,16 +255,6 @@ class Evidence:
 
     def _all(self, sql: str) -> list[tuple[Any, ...]]:
         return self.db.sql(sql).fetchall()
-
-
-def output_bounds(query: Query) -> tuple[str | None, str | None]:
-    """Where the output says the start and the end of a row's window, in microseconds."""
-    if query.window is None:
-        return None, None
-    if query.has_changelog:
-        return START, END
-    shown = {n.expression.name: f"epoch_us({quoted(n.name)})" for n in query.output if isinstance(n.expression, Column)}
-    return shown.get("window_start"), shown.get("window_end")
 
 
 def _equals(sql: str, value: str) -> str:

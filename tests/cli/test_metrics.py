@@ -75,6 +75,19 @@ def test_counters_are_sums_over_all_epochs_and_gauges_are_of_the_last(project: P
     assert found["last_epoch_step_seconds", "close"] == 2.0
 
 
+def test_rows_evicted_repeated_and_dropped_are_told_by_metrics_by_the_history_and_by_the_state(tmp_path: Path) -> None:
+    root = a_project(tmp_path, SQL)
+    counts = {"rows_in": 9, "late": 2, "evicted": 3, "duplicate": 4, "side_output_dropped": 5}
+    by_kind = {"side_output_dropped_late": 1, "side_output_dropped_duplicate": 4}
+    tell(root / "data" / "both", [ToldEpoch("12:05:00", "12:00:30", {}, {**counts, **by_kind})])
+    found = values(root)
+    names = ("late", "evicted", "duplicate", "side_output_dropped")
+    assert [found[f"{name}_rows_total",] for name in names] == [2, 3, 4, 5]
+    history = laminar(root, "state", "both", "--history").stdout
+    assert "epoch 1 also: 3 evicted, 4 duplicates, 5 beyond side_output.max_rows_per_epoch" in history
+    assert "left out, in this epoch: 1 late, 4 duplicate" in laminar(root, "state", "both").stdout
+
+
 def test_watermark_and_lag_are_told_of_the_view_and_of_each_shard(project: Path) -> None:
     found = values(project)
     assert found["watermark_timestamp_seconds",] == at("12:14:10") / 1_000_000

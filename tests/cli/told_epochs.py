@@ -11,7 +11,7 @@ import pyarrow as pa
 from typer.testing import CliRunner
 
 from laminar_dagster.cli.app import app
-from laminar_dagster.semantics.time import from_iso, to_datetime
+from laminar_dagster.semantics.time import MINUTE, from_iso, to_datetime
 from state_store import CommitRow, PlanRow, StoreWriter
 from state_store import format as f
 from state_store.changelog import changelog_schema, partition_folder
@@ -26,7 +26,7 @@ SCHEMAS = {
     f.TIMERS: f.TIMER_SCHEMA,
     f.SIDE_OUTPUT: f.SIDE_OUTPUT_SCHEMA,
     f.CHANGELOG: changelog_schema(RESULT),
-    f.OUTPUT: pa.schema([*RESULT, *EMITTED, ("_partition", pa.string())]),
+    f.OUTPUT: pa.schema([*RESULT, *BOUNDS, *EMITTED, ("_partition", pa.string())]),
 }
 PARTITIONS = {f.CHANGELOG: ("_epochs",), f.OUTPUT: ("_partition",)}
 DAY = "2026-01-01"
@@ -47,10 +47,14 @@ class ToldEpoch:
     counts: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    kind: str = "tick"
 
 
-def tell(root: Path, epochs: Sequence[ToldEpoch], output: pa.Schema | None = None) -> None:
-    schemas = {**SCHEMAS, **({} if output is None else {f.OUTPUT: output})}
+def tell(
+    root: Path, epochs: Sequence[ToldEpoch], output: pa.Schema | None = None, state: pa.Schema | None = None
+) -> None:
+    own = {f.OUTPUT: output, f.PARTIALS: state}
+    schemas = {**SCHEMAS, **{name: schema for name, schema in own.items() if schema is not None}}
     with StoreWriter(root) as store:
         store.tail()
         for told in epochs:
@@ -59,7 +63,7 @@ def tell(root: Path, epochs: Sequence[ToldEpoch], output: pa.Schema | None = Non
 
 def _tell(store: StoreWriter, told: ToldEpoch, schemas: Mapping[str, pa.Schema]) -> None:
     epoch, now = (store.last.epoch if store.last else 0) + 1, at(told.clock)
-    store.begin(PlanRow(epoch, "tick", store.run_id, now, "f", None, {}, store.versions(f.TABLES), {}))
+    store.begin(PlanRow(epoch, told.kind, store.run_id, now, "f", None, {}, store.versions(f.TABLES), {}))
     for name, rows in told.tables.items():
         partition_by = PARTITIONS.get(name, ())
         inside = pa.schema([column for column in schemas[name] if column.name not in partition_by])
@@ -73,7 +77,7 @@ def _tell(store: StoreWriter, told: ToldEpoch, schemas: Mapping[str, pa.Schema])
     watermark = None if told.watermark is None else at(told.watermark)
     versions = store.versions(f.TABLES)
     commit = CommitRow(
-        epoch, "tick", store.run_id, now, "f", watermark, {}, shards, versions, told.counts, told.seconds
+        epoch, told.kind, store.run_id, now, "f", watermark, {}, shards, versions, told.counts, told.seconds
     )
     store.finish(commit)
 
@@ -88,7 +92,8 @@ def timer(start: str, end: str, epoch: int) -> dict[str, Any]:
 
 def result(epoch: int, clock: str, start: str, region: str, n: int) -> dict[str, Any]:
     values = {"window_start": to_datetime(at(start)), "region": region, "n": n}
-    return {**values, "_epoch": epoch, "_emitted_at": to_datetime(at(clock))}
+    bounds = {"_window_start": at(start), "_window_end": at(start) + MINUTE}
+    return {**values, **bounds, "_epoch": epoch, "_emitted_at": to_datetime(at(clock))}
 
 
 def change(op: str, end: str, epoch: int, seq: int, row: Mapping[str, Any]) -> dict[str, Any]:

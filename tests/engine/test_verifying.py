@@ -13,7 +13,7 @@ from laminar_dagster.engine.verifying import Range, Verified, compared
 from laminar_dagster.errors import LaminarError
 from state_store import StoreReader
 from state_store import format as f
-from tests.cli.told_epochs import EMITTED, RESULT, ToldEpoch, a_project, at, laminar, result, tell
+from tests.cli.told_epochs import BOUNDS, EMITTED, RESULT, ToldEpoch, a_project, at, change, laminar, result, tell
 
 SOURCE = """
 CREATE SOURCE sales (region STRING, x DOUBLE, at TIMESTAMP, WATERMARK FOR at)
@@ -27,8 +27,7 @@ SQL = (
     + GROUPED
     + SELECTED % ("floating", "window_start, region, SUM(x) AS n")
     + GROUPED
-    + SELECTED % ("blind", "region, COUNT(*) AS n")
-    + GROUPED
+    + "CREATE MATERIALIZED VIEW bare AS SELECT region, COUNT(*) AS n FROM sales GROUP BY region;"
 )
 Row = tuple[str, str, Any]
 RIGHT: list[Row] = [("12:00:00", "eu", 3), ("12:00:00", "us", 1), ("12:01:00", "eu", 2)]
@@ -38,7 +37,7 @@ def verified(root: Path, rows: list[Row], view: str = "exact", until: str = "12:
     if not (root / "sql").exists():
         a_project(root, SQL)
     number = pa.float64() if view == "floating" else pa.int64()
-    schema = pa.schema([*RESULT.set(2, pa.field("n", number)), *EMITTED, ("_partition", pa.string())])
+    schema = pa.schema([*RESULT.set(2, pa.field("n", number)), *BOUNDS, *EMITTED, ("_partition", pa.string())])
     for name, some in (("mine", rows), ("right", RIGHT)):
         told = [result(1, "12:05:00", *row) for row in some]
         tables = {f.OUTPUT: told} if told else {}
@@ -86,6 +85,20 @@ def test_floats_may_differ_in_their_last_digits_only(tmp_path: Path, n: float, i
     assert verified(tmp_path, [("12:00:00", "eu", n), *RIGHT[1:]], "floating").is_right == is_right
 
 
-def test_a_view_whose_rows_do_not_tell_their_window_is_refused_before_spark_starts(tmp_path: Path) -> None:
+def test_windows_that_a_correction_changed_are_left_out_and_counted(tmp_path: Path) -> None:
+    a_project(tmp_path, SQL)
+    folded = result(2, "12:06:00", "12:00:00", "eu", 4)
+    tables = {f.CHANGELOG: [change("+U", "12:01:00", 2, 0, folded)]}
+    for name, rows in (("mine", [("12:00:00", "eu", 4), *RIGHT[1:]]), ("right", RIGHT)):
+        shown = {f.OUTPUT: [result(1, "12:05:00", *row) for row in rows]}
+        tell(tmp_path / name, [ToldEpoch("12:05:00", "12:03:00", {}, tables=shown)])
+    tell(tmp_path / "mine", [ToldEpoch("12:06:00", "12:03:00", {}, tables=tables, kind="fold_late")])
+    query = Project.find(tmp_path).plan("exact").query
+    found = compared(query, StoreReader(tmp_path / "mine"), StoreReader(tmp_path / "right"), at("12:02:00"), Range())
+    assert found is not None
+    assert (found.is_right, found.corrected, found.windows, found.rows) == (True, 1, 1, 1)
+
+
+def test_a_view_without_a_window_is_refused_before_spark_starts(tmp_path: Path) -> None:
     with pytest.raises(LaminarError, match="LMR0714"):
-        laminar(a_project(tmp_path, SQL), "verify", "blind")
+        laminar(a_project(tmp_path, SQL), "verify", "bare")
