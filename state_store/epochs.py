@@ -111,11 +111,12 @@ class EpochLog:
         rows = (row for file in files for row in self._table(file).filter(wanted).to_pylist())
         return next((_commit_row(row) for row in rows), None)
 
-    def history(self) -> Iterator[tuple[PlanRow, CommitRow]]:
-        """Every committed epoch as it was planned and as it ended, oldest first."""
+    def history(self, after: int = 0) -> Iterator[tuple[PlanRow, CommitRow]]:
+        """Every committed epoch after one as it was planned and as it ended, oldest first."""
         plans: dict[int, PlanRow] = {}
         for file in self._files_newest_first()[::-1]:
-            for row in self._table(file).sort_by("seq").to_pylist():
+            rows = self._table(file, filters=[("epoch", ">", after)]) if file.high["epoch"] > after else None
+            for row in [] if rows is None else rows.sort_by("seq").to_pylist():
                 if row["kind"] in ("plan", "claim"):
                     plans[row["epoch"]] = _plan_row(row)
                 elif row["kind"] == "commit":

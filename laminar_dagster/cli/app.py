@@ -13,6 +13,7 @@ from laminar_dagster.cli.correct import backfill, fold_late
 from laminar_dagster.cli.dev import dev
 from laminar_dagster.cli.doctor import doctor
 from laminar_dagster.cli.explain import explain
+from laminar_dagster.cli.lineage import lineage
 from laminar_dagster.cli.maintain import maintain
 from laminar_dagster.cli.metrics import metrics
 from laminar_dagster.cli.run import run
@@ -39,6 +40,7 @@ for command in (
     metrics,
     sinks,
     explain,
+    lineage,
     verify,
     backfill,
     fold_late,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, project_of
 from laminar_dagster.engine.crash import crash_point_from_environment
-from state_store import StoreError, StoreReader, StoreWriter
-from state_store import format as f
+from state_store import StoreError
 
 if TYPE_CHECKING:
     from laminar_dagster.engine.project import Project
@@ -52,12 +52,8 @@ def maintain_and_report(plan: Plan, project: Project, as_json: bool) -> bool:
 
 def maintained(plan: Plan, project: Project) -> dict[str, int] | None:
     """How many files were merged and deleted, and the oldest epoch that can be read now; None without an epoch."""
-    from laminar_dagster.engine.maintenance import maintain as maintain_store
+    from laminar_dagster.engine.maintenance import maintain_view
 
-    root = project.store(plan.query.view)
-    if not StoreReader(root).exists:
-        return None
-    with StoreWriter(root, after_write=crash_point_from_environment()) as store:
-        done = maintain_store(store, plan.query, project.maintenance)
-        oldest = max(store.readable.get(name, 1) for name in f.TABLES)
-    return {"merged": done.merged, "deleted": done.deleted, "oldest_epoch": oldest}
+    root, crash = project.store(plan.query.view), crash_point_from_environment()
+    done = maintain_view(plan.query, root, project.maintenance, crash)
+    return None if done is None else asdict(done)

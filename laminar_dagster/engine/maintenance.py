@@ -5,7 +5,9 @@ All of it is bounded, and may be left off anywhere: what it did not do is still 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow.compute as pc
 
@@ -15,7 +17,7 @@ from laminar_dagster.engine.compaction import compact_if_due
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.shown import END
 from laminar_dagster.semantics.query import Query
-from state_store import MaintenancePolicy, StoreWriter
+from state_store import MaintenancePolicy, StoreReader, StoreWriter
 from state_store import format as f
 from state_store.changelog import ChangelogRetention
 from state_store.merging import Bound, merge_if_due
@@ -30,6 +32,25 @@ class Maintained:
 
     merged: int
     deleted: int
+
+
+@dataclass(frozen=True)
+class MaintainedView(Maintained):
+    """And the oldest epoch that can be read now."""
+
+    oldest_epoch: int
+
+
+def maintain_view(
+    query: Query, root: Path, policy: MaintenancePolicy, after_write: Callable[[str], None] = lambda _: None
+) -> MaintainedView | None:
+    """All that is due in a view's store; None if it has no epoch yet. StoreBusyError while the view is run."""
+    if not StoreReader(root).exists:
+        return None
+    with StoreWriter(root, after_write=after_write) as store:
+        done = maintain(store, query, policy)
+        oldest = max(store.readable.get(name, 1) for name in f.TABLES)
+    return MaintainedView(done.merged, done.deleted, oldest)
 
 
 def maintain_after_epoch(runtime: Runtime, policy: MaintenancePolicy) -> Maintained:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laminar_dagster.engine.closing import closed_until
+from laminar_dagster.engine.committed import open_timers, positions
 from laminar_dagster.engine.correction import (
     CORRECTION,
     TICK,
@@ -38,7 +38,6 @@ from laminar_dagster.plan.fingerprint import fingerprint, settings_fingerprint
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.time import from_datetime, to_iso
 from laminar_dagster.semantics.watermark import later, progress
-from laminar_dagster.semantics.windows import Window
 from state_store import CommitRow, MaintenancePolicy, PlanRow, StoreReader, StoreWriter
 from state_store import format as f
 from state_store.epochs import Tail
@@ -117,8 +116,9 @@ class ViewRun:
             return
         _same_query(self.runtime, commit.fingerprint, _standing(commit))
         self.runtime.clocks = Clocks.from_json(commit.watermark, commit.shards)
-        self.runtime.positions = {**commit.positions, **_ledger(self.runtime, commit)}
-        self.runtime.timers = _open_timers(self.runtime, commit)
+        reader = StoreReader(self.runtime.store.root)
+        self.runtime.positions = positions(reader, commit)
+        self.runtime.timers = open_timers(self.runtime.plan.query, reader, commit)
         self.runtime.carried = Carried.from_json(commit.carried)
 
     def backlog(self) -> int:
@@ -334,21 +334,6 @@ def _same_settings(runtime: Runtime, planned: PlanRow, committed: str) -> None:
             "run with --replan.",
             committed=committed,
         )
-
-
-def _ledger(runtime: Runtime, commit: CommitRow) -> dict[str, dict[str, int]]:
-    rows = StoreReader(runtime.store.root).read(f.SOURCE_FILES, commit).to_pylist()
-    found: dict[str, dict[str, int]] = {}
-    for row in rows:
-        found.setdefault(row["source"], {})[row["id"]] = row["size"]
-    return found
-
-
-def _open_timers(runtime: Runtime, commit: CommitRow) -> frozenset[Window]:
-    closed = closed_until(runtime.plan.query, commit.watermark)
-    rows = StoreReader(runtime.store.root).read(f.TIMERS, commit).to_pylist()
-    windows = (Window(row["window_start"], row["window_end"]) for row in rows)
-    return frozenset(window for window in windows if closed is None or window.end > closed)
 
 
 def _standing(commit: CommitRow | None) -> str:

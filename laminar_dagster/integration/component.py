@@ -2,12 +2,14 @@
 
 # No `from __future__ import annotations`: pydantic looks at the types of the fields itself.
 
-from typing import Any
+from typing import Any, Literal
 
 import dagster as dg
 from pydantic import Field
 
-from laminar_dagster.integration.assets import laminar_definitions
+from laminar_dagster.integration.automation import Automation
+from laminar_dagster.integration.checks import Checks
+from laminar_dagster.integration.definitions import laminar_definitions
 from laminar_dagster.integration.resource import LaminarResource
 from laminar_dagster.integration.translator import LaminarTranslator
 
@@ -47,16 +49,28 @@ class LaminarComponent(dg.Component, dg.Model, dg.Resolvable):
     data_dir: str | None = Field(default=None, description="Where views keep their data; relative to the project.")
     remote: str | None = Field(default=None, description="A Spark Connect server, as sc://localhost:15002.")
     master: str | None = Field(default=None, description="In process, as local[*], or a cluster's master URL.")
+    unreachable: Literal["fail", "wait", "in_process"] | None = Field(
+        default=None, description="What a run does whose Connect server does not answer."
+    )
+    automation: Automation = Field(default_factory=Automation, description="What runs by itself.")
+    checks: Checks = Field(default_factory=Checks, description="What is looked at after a tick.")
     made_elsewhere: list[str] = Field(default_factory=list, description="Sources that are assets of your own.")
 
     def translator(self) -> LaminarTranslator:
         return LaminarTranslator()
+
+    def resource(self) -> LaminarResource:
+        return LaminarResource(
+            data_dir=self.data_dir, remote=self.remote, master=self.master, unreachable=self.unreachable
+        )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         return laminar_definitions(
             context.path / self.project,
             sql=self.sql,
             translator=self.translator(),
-            resource=LaminarResource(data_dir=self.data_dir, remote=self.remote, master=self.master),
+            resource=self.resource(),
+            automation=self.automation,
+            checks=self.checks,
             made_elsewhere=self.made_elsewhere,
         )

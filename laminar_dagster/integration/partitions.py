@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import date, timedelta
 
 import dagster as dg
 
@@ -19,7 +20,8 @@ def partitions_of(query: Query) -> dg.TimeWindowPartitionsDefinition | None:
     """Hours, days, weeks or months from `partition_start` up to the current one; None for a view without windows."""
     if query.window is None:
         return None
-    start, zone = query.labels.get("partition_start", DEFAULT_START), query.partition.zone
+    zone = query.partition.zone
+    start = _first_day(query.labels.get("partition_start", DEFAULT_START), query.partition.unit)
     match query.partition.unit:
         case "hour":
             return dg.HourlyPartitionsDefinition(f"{start}-00:00", timezone=zone, end_offset=1)
@@ -29,6 +31,13 @@ def partitions_of(query: Query) -> dg.TimeWindowPartitionsDefinition | None:
             return dg.MonthlyPartitionsDefinition(start, timezone=zone, end_offset=1)
         case _:
             return dg.DailyPartitionsDefinition(start, timezone=zone, end_offset=1)
+
+
+def _first_day(start: str, unit: str) -> str:
+    """The week or month that the start lies in counts as a whole: Dagster would leave it out."""
+    day = date.fromisoformat(start)
+    whole = {"week": day - timedelta(days=day.weekday()), "month": day.replace(day=1)}
+    return whole.get(unit, day).isoformat()
 
 
 def ranges_of(partitions: dg.TimeWindowPartitionsDefinition, keys: Iterable[str]) -> tuple[tuple[int, int], ...]:

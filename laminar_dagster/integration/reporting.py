@@ -6,12 +6,13 @@ committed and not told, because a run was killed in between or the view ran outs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
 
+from laminar_dagster.engine.origins import Origin, origins
 from laminar_dagster.engine.touched import WHOLE, Landed, Landings, Touched, rows_by_partition, touched
 from laminar_dagster.integration.provenance import Upstream, provenance_tags, upstream_of
 from laminar_dagster.integration.translator import CHANGELOG, OUTPUT, SIDE_OUTPUT, STATE
@@ -33,6 +34,7 @@ class Report:
     commit: CommitRow
     touched: Touched
     rows: Mapping[str, int]
+    origins: Sequence[Origin]
 
     def landed(self, part: str) -> Landings:
         if part == OUTPUT:
@@ -93,8 +95,13 @@ class Reporter:
         return None if last is None else self._read(self.began, last)
 
     def _read(self, after: int, commit: CommitRow) -> Report:
-        reader = self.run.reader()
-        return Report(commit, touched(self.run.plan.query, reader, after, commit), rows_by_partition(reader, commit))
+        reader, query = self.run.reader(), self.run.plan.query
+        return Report(
+            commit,
+            touched(query, reader, after, commit),
+            rows_by_partition(reader, commit),
+            origins(query, reader, after, commit.epoch),
+        )
 
     def tags(self, part: str, version: str) -> dict[str, str]:
         return provenance_tags(self.run.view.parts[part], self.upstream[part], version)
@@ -123,6 +130,7 @@ class Reporter:
             "epoch_kind": report.commit.epoch_kind,
             "table_version": report.commit.tables.get(part),
             "rows": landed.rows.total(),
+            **_sources(report, partition),
         }
         if part == OUTPUT:
             changes = report.touched.changelog.get(partition, NOTHING)
@@ -141,6 +149,15 @@ def state_version(commit: CommitRow | None) -> str:
 
 def state_tags(commit: CommitRow, reader: StoreReader) -> dict[str, str]:
     return {REPORTED_EPOCH: str(commit.epoch), REPORTED_STORE: reader.epochs.id or ""}
+
+
+def _sources(report: Report, partition: str) -> Metadata:
+    """The commits of the sources that these epochs took and that reach into the partition."""
+    found: dict[str, list[str]] = {}
+    for origin in report.origins:
+        if origin.source and origin.commit and (partition == WHOLE or origin.reaches(partition)):
+            found.setdefault(origin.source, []).append(origin.commit)
+    return {"source_commits": dg.MetadataValue.json(found)} if found else {}
 
 
 def _row_count(report: Report, partition: str) -> Metadata:

@@ -29,6 +29,10 @@ class LaminarResource(dg.ConfigurableResource["LaminarResource"]):
     remote: str | None = Field(default=None, description="A Spark Connect server, as sc://localhost:15002.")
     master: str | None = Field(default=None, description="In process, as local[*], or a cluster's master URL.")
 
+    unreachable: str | None = Field(
+        default=None, description="What a run does whose Connect server does not answer: fail, wait or in_process."
+    )
+
     def located(self, project: Project) -> Project:
         """The project with its data where the resource says."""
         return replace(project, data=project.root / Path(self.data_dir)) if self.data_dir else project
@@ -41,4 +45,5 @@ class LaminarResource(dg.ConfigurableResource["LaminarResource"]):
                 detail=f"remote: {self.remote}; master: {self.master}",
                 hint="Keep `remote` for a server that runs already, or `master` to start Spark in each run.",
             )
-        return open_session(project.spark_settings(self.remote or self.master))
+        settings = project.spark_settings(self.remote or self.master)
+        return open_session(replace(settings, unreachable=self.unreachable) if self.unreachable else settings)

@@ -9,6 +9,7 @@ import dagster as dg
 
 from laminar_dagster.engine.closing import PARTITION, closed_until
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
+from laminar_dagster.engine.origins import origins
 from laminar_dagster.engine.shown import END
 from laminar_dagster.integration.chart import COLOURS, in_markdown, line_chart
 from laminar_dagster.plan.plan import Plan
@@ -21,7 +22,8 @@ COUNTED = ("rows_in", "filtered", "late", "error", "windows_closed", "rows_out")
 STATE_TABLES = (f.PARTIALS, f.TIMERS, f.SOURCE_FILES)
 CHARTED_EPOCHS = 60
 SHOWN_ROWS = 10
-SHOWN_WIDTH = 40
+SHOWN_WIDTH = 60
+SHOWN_ORIGINS = 20
 
 Metadata = dict[str, Any]
 
@@ -31,7 +33,33 @@ def run_metadata(plan: Plan, reader: StoreReader, commits: Sequence[CommitRow]) 
     last = reader.commit() if reader.exists else None
     totals: Metadata = {name: sum(commit.counts.get(name, 0) for commit in commits) for name in COUNTED}
     done = {"epochs": len(commits), **totals, **_epoch_seconds(commits)}
-    return done if last is None else {**done, **standing(last, reader), **pictures(plan.query, last, reader)}
+    if last is None:
+        return done
+    taken = taken_commits(plan.query, reader, commits)
+    return {**done, **standing(last, reader), **pictures(plan.query, last, reader), **taken}
+
+
+def taken_commits(query: Query, reader: StoreReader, commits: Sequence[CommitRow]) -> Metadata:
+    """Which commits of the sources the run took, and the partitions that these reach; of many, the newest."""
+    if not commits:
+        return {}
+    found = origins(query, reader, commits[0].epoch - 1, commits[-1].epoch)
+    rows = [
+        {
+            "epoch": str(origin.epoch),
+            "source": origin.source or origin.kind,
+            "commit": origin.commit,
+            "rows": None if origin.rows is None else str(origin.rows),
+            "event time": None if origin.low is None or origin.high is None else _stretch(origin.low, origin.high),
+            "partitions": origin.partitions,
+        }
+        for origin in found[-SHOWN_ORIGINS:]
+    ]
+    return {"source_commits": dg.MetadataValue.md(markdown_table(rows))} if rows else {}
+
+
+def _stretch(low: int, high: int) -> str:
+    return f"{to_iso(low)} – {to_iso(high)}"
 
 
 def epoch_line(commit: CommitRow) -> str:

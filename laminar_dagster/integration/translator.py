@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +19,7 @@ from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.lineage import column_lineage
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import VIEW_CONNECTOR, Source
+from laminar_dagster.semantics.time import parse_interval
 from state_store import format as f
 from state_store.changelog import HEAD
 
@@ -108,6 +110,8 @@ class LaminarTranslator:
             code_version=fingerprint(asset.plan),
             partitions_def=None if asset.part == STATE else partitions_of(query),
             skippable=True,
+            automation_condition=_automation(asset),
+            freshness_policy=_freshness(asset),
             description=_description(asset),
             metadata=self._metadata(asset),
         )
@@ -138,6 +142,20 @@ def _listed(text: str) -> list[str]:
 def _tag(entry: str) -> tuple[str, str]:
     name, _, value = entry.partition("=")
     return name.strip(), value.strip()
+
+
+def _automation(asset: LaminarAsset) -> dg.AutomationCondition[Any] | None:
+    """A view over views ticks when one of these has. Not `eager()`: it could drop an update that comes meanwhile."""
+    reads_views = any(upstream.part == STATE for upstream in asset.upstream())
+    return dg.AutomationCondition.any_deps_updated() if asset.part == STATE and reads_views else None
+
+
+def _freshness(asset: LaminarAsset) -> dg.FreshnessPolicy | None:
+    """How old the last tick may be, where the view says so."""
+    said = asset.plan.query.labels.get("freshness")
+    if said is None or asset.part != STATE:
+        return None
+    return dg.FreshnessPolicy.time_window(fail_window=timedelta(microseconds=parse_interval(said).micros))
 
 
 def _description(asset: LaminarAsset) -> str:

@@ -13,6 +13,7 @@ from laminar_dagster.engine.project import Project
 from laminar_dagster.engine.run import MAX_FILES, MAX_ROWS, RunOptions
 from laminar_dagster.integration.config import ViewRunConfig
 from laminar_dagster.integration.resource import LaminarResource
+from laminar_dagster.integration.session_log import told_session
 from laminar_dagster.integration.translator import ViewAssets
 from laminar_dagster.plan.plan import Plan
 from state_store import StoreReader
@@ -36,7 +37,7 @@ class ViewRun:
 
     @cached_property
     def session(self) -> SparkSession:
-        return self.resource.open_session(self.project)
+        return told_session(self.resource, self.project, self.context.log)
 
     @property
     def plan(self) -> Plan:

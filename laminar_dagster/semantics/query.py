@@ -167,9 +167,9 @@ class Query:
     `is_grouped`: rows become groups; otherwise each row is a result of its own, at its window's close, or at once.
     `repeats` names the result that says how often a row of the output stands there (see plan/projection.py).
     `live` names the result that says how many rows of a group retractions have left (see plan/weighting.py).
-    `labels` are the options that only Dagster shows (owners, tags, group, description, partition_start). `sinks` are
-    those that CREATE SINK declares for it, and `emit_for` is the one that decided `emit`, where the view's own SQL does
-    not say it.
+    `labels` are the options that only Dagster shows (owners, tags, group, description, partition_start, freshness).
+    `sinks` are those that CREATE SINK declares for it, and `emit_for` is the one that decided `emit`, where the view's
+    own SQL does not say it.
     `unbounded_state` is what to do about a state that nothing bounds: allow, warn or refuse.
     """
 

@@ -11,6 +11,7 @@ from zoneinfo import available_timezones
 from laminar_dagster.errors import LaminarError, did_you_mean
 from laminar_dagster.semantics.emit import SINKS
 from laminar_dagster.semantics.query import SIDE_OUTPUT_KINDS
+from laminar_dagster.semantics.time import MINUTE
 from laminar_dagster.sql.clauses import OptionValue
 from laminar_dagster.sql.intervals import IntervalText, fixed
 
@@ -64,6 +65,13 @@ def positive_duration(name: str, option: OptionValue) -> int:
     if length == 0:
         raise _bad(name, option, "a length of time longer than zero", "Write it as in '10 seconds'.")
     return length
+
+
+def freshness(name: str, option: OptionValue) -> str:
+    """As it is written: only Dagster, which shows it, needs the length. It looks once a minute."""
+    if positive_duration(name, option) < MINUTE:
+        raise _bad(name, option, "a minute or longer", "Write it as in '10 minutes'.")
+    return option.value
 
 
 def duration_or_none(name: str, option: OptionValue) -> int | None:
@@ -172,7 +180,7 @@ CONNECTORS: Mapping[str, tuple[Option, ...]] = {
 # --- views ---------------------------------------------------------------------------------------------------
 
 LIMITS = ("max_groups_per_window", "max_windows_per_group", "max_state_rows")
-LABELS = ("owners", "tags", "group", "description", "partition_start")
+LABELS = ("owners", "tags", "group", "description", "partition_start", "freshness")
 SHARED_LABELS = ("owners", "tags", "group")
 VIEW_OPTIONS = (
     Option("sink", one_of(*SINKS), "what the table of results is: append, upsert or changelog"),
@@ -223,6 +231,7 @@ VIEW_OPTIONS = (
     ),
     *(Option(label, text, "shown in Dagster", default=label in SHARED_LABELS) for label in LABELS[:4]),
     Option("partition_start", day, "the day at which Dagster's partitions begin", default=True),
+    Option("freshness", freshness, "how old the last tick may be before Dagster says so", default=True),
 )
 
 # --- sinks ---------------------------------------------------------------------------------------------------

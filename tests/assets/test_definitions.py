@@ -14,11 +14,13 @@ from pyspark.sql import SparkSession
 from assets.generator import generate
 from laminar_dagster.engine.project import Project
 from laminar_dagster.errors import LaminarError
-from laminar_dagster.integration.assets import laminar_assets
-from state_store import StoreReader, StoreWriter
+from laminar_dagster.integration import laminar_assets
+from state_store import StoreReader
+from tests.integration.shop import GivenSpark
 
 ROOT = Path(__file__).parents[2]
-VIEWS = {"sales_per_minute", "sales_by_region_10min", "payments_per_minute"}
+VIEWS = {path.stem for path in (ROOT / "assets" / "sql").glob("*.sql")} - {"sources"}
+PARTS = ("", "/state", "/changelog", "/side_output")
 
 
 @pytest.fixture
@@ -28,25 +30,20 @@ def project(tmp_path: Path) -> Project:
     return Project.find(tmp_path)
 
 
-def asset_of(project: Project, view: str, spark: SparkSession | None = None) -> dg.AssetsDefinition:
-    def session(_: Project) -> SparkSession:
-        assert spark is not None
-        return spark
-
-    assets = [a for a in laminar_assets(project, session) if isinstance(a, dg.AssetsDefinition)]
-    return next(asset for asset in assets if asset.key == dg.AssetKey(view))
+def specs_of(project: Project) -> dict[str, dg.AssetSpec]:
+    return {spec.key.to_user_string(): spec for asset in laminar_assets(project) for spec in asset.specs}
 
 
-def test_the_workspace_loads_one_asset_per_view_and_one_per_source() -> None:
+def test_the_workspace_loads_the_parts_of_every_view_and_its_sources() -> None:
     from assets.definitions import defs
 
     graph = defs.resolve_asset_graph()
-    assert {key.to_user_string() for key in graph.materializable_asset_keys} == VIEWS
-    assert {key.to_user_string() for key in graph.external_asset_keys} == {"sales", "payments"}
+    keys = {key.to_user_string() for key in graph.get_all_asset_keys()}
+    assert keys >= {f"{view}{part}" for view in VIEWS for part in PARTS} | {"sales", "clicks", "payments"}
 
 
 def test_a_view_depends_on_its_sources_and_shows_its_sql_and_plan(project: Project) -> None:
-    spec = next(iter(asset_of(project, "sales_per_minute").specs))
+    spec = specs_of(project)["sales_per_minute"]
     assert [dep.asset_key for dep in spec.deps] == [dg.AssetKey("sales")]
     assert spec.kinds == {"spark", "deltalake"}
     assert spec.description is not None
@@ -64,7 +61,7 @@ def test_what_a_view_says_of_itself_is_shown(project: Project) -> None:
         "FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE) GROUP BY window_start, window_end "
         f"EMIT FINAL WITH ({labels});"
     )
-    spec = next(iter(asset_of(project, "labelled").specs))
+    spec = specs_of(project)["labelled"]
     assert list(spec.owners) == ["team:shop", "ana@example.com"]
     assert {name: value for name, value in spec.tags.items() if not name.startswith("dagster/")} == {
         "tier": "gold",
@@ -81,40 +78,26 @@ def test_a_mistake_in_the_sql_stops_loading_with_the_whole_text(project: Project
         laminar_assets(project)
 
 
-def test_an_error_of_the_project_ends_the_run_with_the_whole_text_and_no_retry(project: Project) -> None:
-    class NoSession:
-        pass
-
-    asset = next(
-        asset
-        for asset in laminar_assets(project, lambda _: NoSession())  # type: ignore[arg-type,return-value]
-        if isinstance(asset, dg.AssetsDefinition)
-    )
-    with StoreWriter(project.store(asset.key.to_user_string())), pytest.raises(dg.Failure) as caught:
-        dg.materialize([asset])
-    assert "[LMR0402]" in (caught.value.description or "")
-    assert "hint: Wait for the other run" in (caught.value.description or "")
-    assert caught.value.allow_retries is False
-
-
 @pytest.mark.spark
-def test_to_materialize_a_view_is_to_run_it_until_it_has_caught_up(project: Project, spark: SparkSession) -> None:
+def test_to_materialize_the_state_is_to_run_the_view_until_it_has_caught_up(
+    project: Project, spark: SparkSession
+) -> None:
     generate(project.root / "data" / "landing", now=datetime.now(UTC) - timedelta(minutes=1))
-    asset = asset_of(project, "sales_per_minute", spark)
-    first = _metadata(dg.materialize([asset]))
+    first = _ticked(project, spark)
     rows = StoreReader(project.store("sales_per_minute")).read("output").num_rows
     assert first["epochs"].value == 1
-    assert first["rows_out"].value == first["dagster/row_count"].value == rows > 0
+    assert first["rows_out"].value == rows > 0
     assert first["rows_in"].value > first["late"].value > 0
     assert first["error"].value > 0
     assert first["open_windows"].value > 0
-    assert str(first["watermark"].value).endswith("Z")
-    again = _metadata(dg.materialize([asset]))
+    again = _ticked(project, spark)
     assert again["epochs"].value == 0
-    assert again["dagster/row_count"].value == rows
 
 
-def _metadata(result: dg.ExecuteInProcessResult) -> dict[str, dg.MetadataValue[Any]]:
-    assert result.success
-    (event,) = result.asset_materializations_for_node("sales_per_minute")
-    return dict(event.metadata)
+def _ticked(project: Project, spark: SparkSession) -> dict[str, dg.MetadataValue[Any]]:
+    GivenSpark.session = spark
+    state = dg.AssetKey(["sales_per_minute", "state"])
+    assets = laminar_assets(project, resource=GivenSpark())
+    result = dg.materialize(assets, selection=dg.AssetSelection.assets(state))
+    events = result.asset_materializations_for_node("sales_per_minute")
+    return next(dict(event.metadata) for event in events if event.asset_key == state)

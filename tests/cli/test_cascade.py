@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from laminar_dagster.cli.app import app
 from laminar_dagster.engine.project import Project
-from laminar_dagster.integration.assets import laminar_assets
+from laminar_dagster.integration import laminar_assets
 
 SQL = """
 CREATE SOURCE sales (region STRING, amount BIGINT, at TIMESTAMP, WATERMARK FOR at)
@@ -41,7 +41,14 @@ def test_a_view_over_a_view_is_linked_to_it_and_not_to_a_source(project: Path) -
         key.to_user_string(): [parent.to_user_string() for parent in graph.get(key).parent_keys]
         for key in graph.get_all_asset_keys()
     }
-    assert parents == {"sales": [], "per_minute": ["sales"], "per_hour": ["per_minute"]}
+    tables = ("", "/changelog", "/side_output")
+    assert parents == {
+        "sales": [],
+        "per_minute/state": ["sales"],
+        **{f"per_minute{part}": ["sales"] for part in tables},
+        "per_hour/state": ["per_minute/state"],
+        **{f"per_hour{part}": ["per_minute"] for part in tables},
+    }
 
 
 @pytest.mark.spark

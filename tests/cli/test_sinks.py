@@ -16,7 +16,7 @@ from laminar_dagster.cli.app import app
 from laminar_dagster.engine.crash import CrashError
 from laminar_dagster.engine.project import Project
 from laminar_dagster.engine.run import RunOptions, run_view
-from laminar_dagster.integration.assets import laminar_assets
+from laminar_dagster.integration import laminar_assets
 from state_store import StoreReader
 from tests.engine.sinks.histories import delta_rows, parquet_rows, texts
 

@@ -19,7 +19,7 @@ from laminar_dagster.conformance.spark_runner import SparkRunner
 from laminar_dagster.engine.project import Project
 from laminar_dagster.engine.run import RunOptions, run_view
 from laminar_dagster.engine.sources.memory import MemoryConnector
-from laminar_dagster.integration.assets import laminar_assets
+from laminar_dagster.integration import laminar_assets
 from laminar_dagster.plan.build import plan_script
 from laminar_dagster.semantics.time import MINUTE, SECOND, from_iso
 from state_store import CommitRow

@@ -82,7 +82,8 @@ def test_a_partition_of_dagster_is_one_of_the_output(option: str) -> None:
     assert (window.start.timestamp() * 1_000_000, window.end - window.start) == (from_iso(start), length)
     assert plan.query.partition.name_of(from_iso(start)) == name
     assert plan.query.partition.name_of(from_iso(start) - 1) != name
-    assert partitions.get_first_partition_key() == partitions.start.strftime(partitions.fmt)
+    begins = from_iso("2026-01-01T00:00:00Z") if "Berlin" not in option else from_iso("2025-12-31T23:00:00Z")
+    assert partitions.get_first_partition_key() == plan.query.partition.name_of(begins)
 
 
 def test_partitions_begin_where_the_view_says_and_reach_up_to_the_current_one() -> None:
@@ -178,22 +179,21 @@ def test_observing_a_source_tells_its_size_and_no_data_version(tmp_path: Path) -
 
 
 LOAD = """
-import resource, sys
+import sys
 from laminar_dagster.integration import laminar_definitions
 laminar_definitions(sys.argv[1]).resolve_asset_graph()
-assert not {"pyspark", "py4j"} & set(sys.modules), "Spark was imported"
-used = resource.getrusage(resource.RUSAGE_SELF)
-print(used.ru_utime + used.ru_stime)
+print(*{name.partition(".")[0] for name in sys.modules})
 """
+ONLY_TO_RUN = {"pyspark", "py4j", "delta", "duckdb", "pandas", "grpc", "typer", "rich"}
 
 
-def test_definitions_load_within_three_seconds_and_without_spark(tmp_path: Path) -> None:
-    """Of the processor's time: how long the clock goes depends on what else runs."""
+def test_definitions_load_without_spark_and_without_what_only_runs_need(tmp_path: Path) -> None:
+    """How many seconds that takes is in docs/reference/dagster.md: it depends on the machine."""
     Shop(tmp_path, PER_HOUR, PER_DAY)
     loaded = subprocess.run(
         [sys.executable, "-c", LOAD, str(tmp_path)], cwd=ROOT, check=True, capture_output=True, text=True
     )
-    assert float(loaded.stdout) < 3
+    assert not ONLY_TO_RUN & set(loaded.stdout.split())
 
 
 def test_the_component_builds_the_same_definitions(tmp_path: Path) -> None:
@@ -218,8 +218,9 @@ def test_a_field_that_the_component_does_not_have_is_refused() -> None:
             "attributes": {"sql": SOURCE + PER_HOUR, "data_directory": "data"},
         }
         path = sandbox.scaffold_component(LaminarComponent, defs_yaml_contents=contents)
-        with pytest.raises(Exception, match="data_directory"), sandbox.load_component_and_build_defs(path):
+        with pytest.raises(Exception, match="LaminarComponent") as refused, sandbox.load_component_and_build_defs(path):
             pass
+    assert "attributes.data_directory" in str(refused.value.__cause__)
 
 
 def test_the_definitions_can_be_loaded(tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""`laminar lineage`: which commits of the sources reached which partitions of a view, and what was corrected."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, ViewArgument, project_of
+from laminar_dagster.engine.origins import Origin, origins
+from laminar_dagster.errors import LaminarError
+from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.time import to_iso
+from state_store import StoreReader
+
+TIMES = ("processing_time", "low", "high")
+COLUMNS = ("epoch", "kind", "at", "source", "commit", "rows", "event time from", "to", "partitions", "changes")
+
+
+def lineage(
+    view: ViewArgument,
+    partition: Annotated[
+        str | None, typer.Option(help="Only what reached this partition, by its name in the output.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at the most, the newest ones.")] = 50,
+    project: ProjectOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print which commits of the sources reached which partitions of a view, epoch by epoch, corrections included."""
+    found = project_of(project, data)
+    query = found.plan(view).query
+    if partition is not None:
+        _require_partition(query, partition)
+    listed = origins(query, StoreReader(found.store(view)))
+    shown = [o for o in listed if partition is None or o.reaches(partition)][-limit:]
+    if as_json:
+        typer.echo(json.dumps({"view": view, "partition": partition, "origins": [_data(o) for o in shown]}))
+    elif not shown:
+        typer.echo(f"{view}: nothing was taken yet" if not listed else f"{view}: nothing reached {partition}")
+    else:
+        _print(shown)
+
+
+def _require_partition(query: Query, partition: str) -> None:
+    """A name of another form would silently fit nothing."""
+    example = query.partition.name_of(0)
+    if query.window is None or len(partition) != len(example):
+        raise LaminarError(
+            "LMR0741",
+            f'view "{query.view}" has no partition "{partition}"',
+            detail="It has no windows, so it is one whole."
+            if query.window is None
+            else f"its partition: {query.partition}",
+            hint=None if query.window is None else f"Write it as in {example}.",
+        )
+
+
+def _data(origin: Origin) -> dict[str, Any]:
+    entry = asdict(origin)
+    return {name: to_iso(v) if name in TIMES and v is not None else v for name, v in entry.items()}
+
+
+def _print(shown: list[Origin]) -> None:
+    table = Table(*COLUMNS, box=box.SIMPLE)
+    for origin in shown:
+        entry = _data(origin)
+        changes = ", ".join(f"{count} {op}" for op, count in sorted(origin.changes.items()))
+        cells = [entry[n] for n in ("epoch", "kind", "processing_time", "source", "commit", "rows", "low", "high")]
+        table.add_row(*("" if c is None else escape(str(c)) for c in (*cells, origin.partitions, changes)))
+    console = Console()
+    # Into a pipe nothing is cut off.
+    Console(width=None if console.is_terminal else 240).print(table)

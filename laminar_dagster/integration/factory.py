@@ -1,0 +1,125 @@
+"""A project as Dagster is shown it: what every public factory of this package begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar
+
+import dagster as dg
+
+from laminar_dagster.engine.project import Project
+from laminar_dagster.integration.resource import RESOURCE_KEY, LaminarResource
+from laminar_dagster.integration.translator import (
+    SOURCE,
+    VIEW_PARTS,
+    LaminarAsset,
+    LaminarTranslator,
+    ViewAssets,
+)
+from laminar_dagster.plan.plan import Plan
+from laminar_dagster.semantics.query import VIEW_CONNECTOR, Source
+
+# One object for all: two calls with resources of their own under one key would be in conflict.
+DEFAULT_RESOURCE = LaminarResource()
+Asset = TypeVar("Asset", bound=dg.AssetsDefinition)
+
+
+class Given(TypedDict, total=False):
+    """What every factory takes besides the project.
+
+    `sql`: the text itself, in place of files. `resource`: a LaminarResource, or the key of one in the Definitions.
+    `made_elsewhere`: sources that are assets of your own, under the same key.
+    """
+
+    sql: str | None
+    translator: LaminarTranslator | None
+    resource: LaminarResource | str | None
+    made_elsewhere: Collection[str]
+
+
+def factory_of(project: Project | Path | str | None, given: Given) -> Factory:
+    """`project`: a project, its directory, or a folder of `.sql` files; by default the working directory's."""
+    found = project if isinstance(project, Project) else _project_at(None if project is None else Path(project))
+    sql = given.get("sql")
+    return Factory(
+        found if sql is None else replace(found, text=sql),
+        given.get("translator") or LaminarTranslator(),
+        given.get("resource") or DEFAULT_RESOURCE,
+        given.get("made_elsewhere", ()),
+    )
+
+
+def _project_at(location: Path | None) -> Project:
+    """The project that a directory belongs to. One that holds `.sql` files is itself where its SQL is."""
+    found = Project.find(location)
+    holds_sql = location is not None and any(location.glob("*.sql"))
+    return replace(found, sql=location.resolve()) if location is not None and holds_sql else found
+
+
+@dataclass(frozen=True)
+class Factory:
+    project: Project
+    translator: LaminarTranslator
+    resource: LaminarResource | str
+    made_elsewhere: Collection[str] = ()
+
+    @cached_property
+    def plans(self) -> dict[str, Plan]:
+        """The views, those that others read before these."""
+        return {plan.query.view: plan for plan in self.project.plans()}
+
+    @cached_property
+    def sources(self) -> dict[str, Source]:
+        inputs = (entry.source for plan in self.plans.values() for entry in plan.query.inputs)
+        return {source.name: source for source in inputs if source.connector != VIEW_CONNECTOR}
+
+    @cached_property
+    def views(self) -> dict[str, ViewAssets]:
+        return {view: self._view(plan) for view, plan in self.plans.items()}
+
+    def _view(self, plan: Plan) -> ViewAssets:
+        read = dict.fromkeys(entry.source.name for entry in plan.query.inputs)
+        return ViewAssets(
+            plan,
+            self.project,
+            {part: self.spec(part, plan.query.view) for part in VIEW_PARTS},
+            {name: self.spec(SOURCE, name) for name in read if name in self.sources},
+        )
+
+    def spec(self, part: str, name: str) -> dg.AssetSpec:
+        return self.translator.get_asset_spec(LaminarAsset(part, name, self.project, self.plans))
+
+    def key(self, part: str, view: str) -> dg.AssetKey:
+        return self.views[view].parts[part].key
+
+    def chosen(self, views: Sequence[str] | None) -> list[str]:
+        """These views, or all, in the order in which they read each other."""
+        for view in set(views or ()) - set(self.plans):
+            self.project.plan(view)  # says that there is none
+        return [view for view in self.plans if views is None or view in views]
+
+    @property
+    def resource_key(self) -> str:
+        return self.resource if isinstance(self.resource, str) else RESOURCE_KEY
+
+    def bound(self, made: Iterable[Asset]) -> list[Asset]:
+        """The definitions with the resource at hand; one that is named by its key comes from the Definitions."""
+        if isinstance(self.resource, str):
+            return list(made)
+        return list(dg.with_resources(made, {RESOURCE_KEY: self.resource}))
+
+    @property
+    def required_keys(self) -> set[str]:
+        """What a schedule or sensor needs from the Definitions."""
+        return {self.resource} if isinstance(self.resource, str) else set()
+
+    def located(self, resources: Any) -> Project:
+        """The project with its data where the resource says, for a schedule or sensor."""
+        if isinstance(self.resource, str):
+            resource: LaminarResource = getattr(resources, self.resource)
+        else:
+            resource = self.resource.process_config_and_initialize()
+        return resource.located(self.project)
