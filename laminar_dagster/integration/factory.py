@@ -11,7 +11,7 @@ from typing import Any, TypedDict, TypeVar
 import dagster as dg
 
 from laminar_dagster.engine.project import Project
-from laminar_dagster.integration.resource import RESOURCE_KEY, LaminarResource
+from laminar_dagster.integration.resource import LaminarResource, key_of, shared
 from laminar_dagster.integration.translator import (
     SOURCE,
     VIEW_PARTS,
@@ -22,7 +22,6 @@ from laminar_dagster.integration.translator import (
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import VIEW_CONNECTOR, Source
 
-# One object for all: two calls with resources of their own under one key would be in conflict.
 DEFAULT_RESOURCE = LaminarResource()
 Asset = TypeVar("Asset", bound=dg.AssetsDefinition)
 
@@ -47,7 +46,7 @@ def factory_of(project: Project | Path | str | None, given: Given) -> Factory:
     return Factory(
         found if sql is None else replace(found, text=sql),
         given.get("translator") or LaminarTranslator(),
-        given.get("resource") or DEFAULT_RESOURCE,
+        shared(given.get("resource") or DEFAULT_RESOURCE),
         given.get("made_elsewhere", ()),
     )
 
@@ -103,13 +102,13 @@ class Factory:
 
     @property
     def resource_key(self) -> str:
-        return self.resource if isinstance(self.resource, str) else RESOURCE_KEY
+        return self.resource if isinstance(self.resource, str) else key_of(self.resource)
 
     def bound(self, made: Iterable[Asset]) -> list[Asset]:
         """The definitions with the resource at hand; one that is named by its key comes from the Definitions."""
         if isinstance(self.resource, str):
             return list(made)
-        return list(dg.with_resources(made, {RESOURCE_KEY: self.resource}))
+        return list(dg.with_resources(made, {self.resource_key: self.resource}))
 
     @property
     def required_keys(self) -> set[str]:

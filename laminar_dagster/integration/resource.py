@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: pydantic looks at the types of the fields itself.
 
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,3 +48,21 @@ class LaminarResource(dg.ConfigurableResource["LaminarResource"]):
             )
         settings = project.spark_settings(self.remote or self.master)
         return open_session(replace(settings, unreachable=self.unreachable) if self.unreachable else settings)
+
+
+_shared: dict[str, LaminarResource] = {}
+
+
+def key_of(resource: LaminarResource) -> str:
+    """The key that assets know a resource by: several projects of one code location have settings of their own."""
+    if resource == LaminarResource():
+        return RESOURCE_KEY
+    values = {name: getattr(resource, name) for name in sorted(type(resource).model_fields)}
+    told = {n: f"${v.env_var_name}" if isinstance(v, dg.EnvVar) else repr(v) for n, v in values.items()}
+    kind = f"{type(resource).__module__}.{type(resource).__qualname__}"
+    return f"{RESOURCE_KEY}_{sha256(f'{kind} {told}'.encode()).hexdigest()[:8]}"
+
+
+def shared(resource: LaminarResource | str) -> LaminarResource | str:
+    """One object for equal settings: Dagster takes two objects under one key for a conflict."""
+    return resource if isinstance(resource, str) else _shared.setdefault(key_of(resource), resource)

@@ -75,6 +75,15 @@ def test_nothing_is_asked_for_while_a_run_of_the_view_is_queued_or_active(
     assert schedule.evaluate_tick(context).run_requests
 
 
+def test_the_sensor_finds_a_resource_by_its_key(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.sell(("2026-01-05T09:00:00Z", "north", 1))
+    sensor = laminar_sensor(shop.project, resource="streams")
+    resources = {"streams": LaminarResource(data_dir="elsewhere")}
+    found = sensor.evaluate_tick(dg.build_sensor_context(instance=shop.instance, resources=resources))
+    assert keys(found.run_requests[0]) == ["per_hour/state"]
+
+
 def test_a_source_that_cannot_be_read_does_not_keep_other_views_from_being_ticked(tmp_path: Path) -> None:
     gone = SOURCE.replace("sales", "gone").replace("'memory'", "'files', format = 'json', path = 'nowhere'")
     other = PER_HOUR.replace("per_hour", "of_gone").replace("sales", "gone")
@@ -90,10 +99,10 @@ def test_the_definitions_have_a_bounded_tick_job_a_schedule_a_sensor_and_upkeep(
     tick = definitions.resolve_job_def("laminar_tick")
     assert tick.tags[MAX_RUNTIME] == "3600"
     assert next(iter(tick.nodes_in_topological_order)).name == "per_hour"
-    schedule = definitions.get_schedule_def("laminar_schedule")
+    schedule = definitions.resolve_schedule_def("laminar_schedule")
     assert (schedule.cron_schedule, schedule.default_status) == ("*/5 * * * *", dg.DefaultScheduleStatus.STOPPED)
-    assert definitions.get_sensor_def("laminar_sensor").minimum_interval_seconds == 10
-    assert definitions.get_schedule_def("laminar_maintenance_schedule").cron_schedule == "0 3 * * *"
+    assert definitions.resolve_sensor_def("laminar_sensor").minimum_interval_seconds == 10
+    assert definitions.resolve_schedule_def("laminar_maintenance_schedule").cron_schedule == "0 3 * * *"
     dg.Definitions.validate_loadable(definitions)
 
 

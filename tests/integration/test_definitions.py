@@ -15,6 +15,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 from laminar_dagster.engine.project import Project
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.integration import (
+    Automation,
     LaminarAsset,
     LaminarComponent,
     LaminarResource,
@@ -160,6 +161,17 @@ def test_a_resource_may_have_a_key_of_its_own(tmp_path: Path) -> None:
         job.execute_in_process(asset_selection=[dg.AssetKey(["per_hour", "state"])])
 
 
+def test_two_projects_in_one_code_location_have_data_of_their_own() -> None:
+    other = (SOURCE + PER_HOUR).replace("sales", "clicks").replace("per_hour", "clicks_per_hour")
+    first, second = (
+        laminar_definitions(sql=sql, resource=LaminarResource(data_dir=name), automation=Automation(name=name))
+        for name, sql in (("a", SOURCE + PER_HOUR), ("b", other))
+    )
+    dg.Definitions.validate_loadable(dg.Definitions.merge(first, second))
+    alike = (laminar_assets(sql=sql, resource=LaminarResource(data_dir="a")) for sql in (SOURCE + PER_HOUR, other))
+    dg.Definitions.validate_loadable(dg.Definitions(assets=[asset for assets in alike for asset in assets]))
+
+
 def test_a_mistake_in_the_sql_stops_loading_with_the_whole_text() -> None:
     with pytest.raises(LaminarError, match='Did you mean "amount"'):
         laminar_assets(sql=SOURCE + PER_HOUR.replace("SUM(amount)", "SUM(amuont)"))
@@ -205,6 +217,7 @@ def test_the_component_builds_the_same_definitions(tmp_path: Path) -> None:
     assert isinstance(component, LaminarComponent)
     assert keys == {
         "sales",
+        "laminar_maintenance",
         "sales_per_minute",
         *(f"sales_per_minute/{p}" for p in ("state", "changelog", "side_output")),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import os
 import struct
 import subprocess
@@ -14,6 +15,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from laminar_dagster.integration import LaminarResource, laminar_assets
 from laminar_dagster.integration.reporting import REPORTED_EPOCH
 from state_store import StoreReader, StoreWriter
 from tests.integration.shop import PER_HOUR, Shop, events_of, values
@@ -168,6 +170,19 @@ def test_what_was_committed_before_a_failure_is_reported(tmp_path: Path, spark: 
     assert set(shop.partitions("per_hour")) == {"2026-01-05", "2026-01-06"}
     (state,) = shop.materializations("per_hour/state")
     assert (state.tags or {})[REPORTED_EPOCH] == "1"
+
+
+@pytest.mark.spark
+def test_a_server_that_is_gone_is_told_in_the_log_of_the_run(tmp_path: Path, spark: SparkSession) -> None:
+    shop = Shop(tmp_path)
+    gone = LaminarResource(remote="sc://127.0.0.1:1", unreachable="in_process")
+    state = dg.AssetSelection.assets(dg.AssetKey(["per_hour", "state"]))
+    shop.sell(*FIRST_DAY)
+    result = dg.materialize(laminar_assets(shop.project, resource=gone), selection=state, instance=shop.instance)
+    warnings = [e.user_message for e in shop.instance.all_logs(result.run_id) if e.level == logging.WARNING]
+    assert [text for text in warnings if "Connect" in text] == [
+        "no Spark Connect server answers at sc://127.0.0.1:1: starting Spark in this process instead"
+    ]
 
 
 PER_DAY = """
