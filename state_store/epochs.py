@@ -114,9 +114,9 @@ class EpochLog:
     def history(self, after: int = 0) -> Iterator[tuple[PlanRow, CommitRow]]:
         """Every committed epoch after one as it was planned and as it ended, oldest first."""
         plans: dict[int, PlanRow] = {}
-        for file in self._files_newest_first()[::-1]:
-            rows = self._table(file, filters=[("epoch", ">", after)]) if file.high["epoch"] > after else None
-            for row in [] if rows is None else rows.sort_by("seq").to_pylist():
+        files = [file for file in self._files_newest_first()[::-1] if file.high["epoch"] > after]
+        for file in files:
+            for row in self._table(file).filter(pc.field("epoch") > after).sort_by("seq").to_pylist():
                 if row["kind"] in ("plan", "claim"):
                     plans[row["epoch"]] = _plan_row(row)
                 elif row["kind"] == "commit":
