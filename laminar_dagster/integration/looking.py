@@ -28,11 +28,11 @@ def active_runs(instance: dg.DagsterInstance) -> dict[str, str]:
     """For each step that a run has before it or is at, that run. A view's step has the view's name."""
     found: dict[str, str] = {}
     for run in instance.get_runs(dg.RunsFilter(statuses=ACTIVE)):
-        found |= dict.fromkeys(_steps(instance, run), run.run_id)
+        found |= dict.fromkeys(steps_of(instance, run), run.run_id)
     return found
 
 
-def _steps(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Sequence[str]:
+def steps_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Sequence[str]:
     if run.step_keys_to_execute is not None:
         return list(run.step_keys_to_execute)
     if run.execution_plan_snapshot_id is None:

@@ -136,6 +136,16 @@ def test_verify_recomputes_a_window_and_finds_a_row_that_is_wrong(shop: Shop) ->
     assert "| unexpected |" in numbers(broken)["examples"]
 
 
+@pytest.mark.spark
+def test_a_backfill_does_not_wait_for_a_replay(shop: Shop) -> None:
+    definitions = laminar_definitions(shop.project, resource=GivenSpark())
+    job = definitions.resolve_implicit_global_asset_job_def()
+    days = {f"dagster/asset_partition_range_{end}": "2026-01-05" for end in ("start", "end")}
+    result = job.execute_in_process(instance=shop.instance, asset_selection=[dg.AssetKey("per_hour")], tags=days)
+    assert result.success
+    assert [e.check_name for e in result.get_asset_check_evaluations()] == []
+
+
 def test_a_view_without_windows_has_no_check_that_recomputes_one(tmp_path: Path) -> None:
     definitions = laminar_definitions(Shop(tmp_path, PER_REGION).project, checks=Checks(late_rate=None))
     keys = {(k.asset_key.to_user_string(), k.name) for k in definitions.resolve_asset_graph().asset_check_keys}
