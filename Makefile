@@ -43,12 +43,21 @@ WORKERS ?= 2
 IN_PARALLEL = -n $(WORKERS) --dist loadfile
 
 .PHONY: test
-test: java $(SYNCED) jars ## Run the whole test suite
+test: java $(SYNCED) jars browser ## Run the whole test suite
 	@$(BIN)/pytest $(IN_PARALLEL) $(ARGS)
 
 .PHONY: test-fast
 test-fast: $(SYNCED) ## Run the tests that need no JVM
 	@$(BIN)/pytest -m "not spark" $(IN_PARALLEL) $(ARGS)
+
+# What the tests of the web interface see, for the README and the tutorial.
+IMAGES := lineage tick partitions backfill check failure
+
+.PHONY: screenshots
+screenshots: java $(SYNCED) jars browser ## Run the browser tests and put their pictures into docs/images
+	@$(BIN)/pytest tests/browser $(ARGS)
+	@mkdir -p docs/images
+	@for name in $(IMAGES); do cp .laminar/screenshots/$$name.png docs/images/; done
 
 .PHONY: check
 check: $(SYNCED) ## Lint, formatting, types, import direction
@@ -97,6 +106,22 @@ java: python
 
 jars: $(SYNCED)
 	@$(BIN)/python -m laminar_dagster.engine.jars
+
+# The browser tests drive the system's own Chromium.
+.PHONY: browser
+browser:
+	@for name in chromium chromium-browser google-chrome-stable google-chrome; do \
+	  command -v $$name >/dev/null 2>&1 && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	  echo "Chromium is not on PATH: installing it with apt-get" >&2; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >&2; \
+	else \
+	  echo "The tests of the web interface need Chromium or Chrome, and neither is on PATH." >&2; \
+	  echo "  Debian, Ubuntu:  sudo apt install chromium" >&2; \
+	  echo "  macOS:           brew install --cask chromium" >&2; \
+	  echo "  without either:  make test-fast" >&2; \
+	  exit 1; \
+	fi
 
 .tools/bin/uv: | python
 	@echo "uv is not on PATH: putting it into .tools/" >&2

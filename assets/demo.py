@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,8 +28,9 @@ from laminar_dagster.semantics.time import to_datetime
 from state_store import CommitRow, StoreError, StoreReader
 from state_store import format as f
 
-SHOWN_ROWS = 4
-EXAMPLE_WIDTH = 38
+SHOWN_ROWS = 3
+EXAMPLE_WIDTH = 26
+NAMES_WIDTH = 31
 BOUNDS = ("window_start", "window_end")
 HEADINGS = ("epochs", "in", "late", "errors", "closed", "out")
 COUNTED = ("rows_in", "late", "error", "windows_closed", "rows_out")
@@ -134,17 +134,22 @@ def _window(row: dict[str, Any]) -> str:
 
 
 def show_side_output(console: Console, project: Project, views: list[str]) -> None:
-    """How many rows of each kind were set aside so far, with one of each to look at."""
-    table = _table("view, kind: reason", "rows", "one of them", right=["rows"])
-    table.columns[2].max_width = EXAMPLE_WIDTH
+    """How many rows of each kind were set aside so far, by whom, with one of them to look at."""
+    table = _table("kind: reason", "rows", "set aside by", "one of them", right=["rows"])
+    table.columns[2].max_width, table.columns[3].max_width = NAMES_WIDTH, EXAMPLE_WIDTH
+    found: dict[str, dict[str, list[str]]] = {}
     for view in views:
-        rows = StoreReader(project.store(view)).read(f.SIDE_OUTPUT).to_pylist()
-        counts = Counter((row["kind"], row["reason"]) for row in rows)
-        table.add_row(view, str(counts.total()), "")
-        for (kind, reason), count in sorted(counts.items()):
-            example: Any = next(r["original_event"] for r in rows if (r["kind"], r["reason"]) == (kind, reason))
-            table.add_row(f"  {kind}: {reason}", str(count), escape(example or ""))
+        for row in StoreReader(project.store(view)).read(f.SIDE_OUTPUT).to_pylist():
+            by_view = found.setdefault(f"{row['kind']}: {row['reason']}", {})
+            by_view.setdefault(view, []).append(row["original_event"] or "")
+    for reason, by_view in sorted(found.items()):
+        rows = [event for events in by_view.values() for event in events]
+        table.add_row(reason, str(len(rows)), _named(list(by_view)), escape(rows[0]))
     _print(console, "Set aside so far, and kept", table)
+
+
+def _named(views: list[str]) -> str:
+    return views[0] if len(views) == 1 else f"{views[0]} and {len(views) - 1} more"
 
 
 def show_next(console: Console) -> None:

@@ -107,6 +107,24 @@ def test_everything_is_started_spark_comes_back_and_a_signal_ends_all(project: P
     assert printed.endswith("stopping\nstopped\n")
 
 
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are told apart by /proc")
+def test_ctrl_c_ends_all_and_what_dagster_knows_stays(project: Path, home: Path) -> None:
+    """A terminal sends the signal to the whole group: `make`, `laminar` and whatever they started in it."""
+    port = free_port(None, 0, next_command="")
+    command = [*LAMINAR, "dev", "--project", str(project), "--in-process", "--port", str(port)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as running:
+        until(lambda: answers(f"http://127.0.0.1:{port}"))
+        os.killpg(running.pid, signal.SIGINT)
+        printed = running.communicate(timeout=120)[0]
+    assert running.returncode == 0
+    assert printed.endswith("stopping\nstopped\n")
+    assert started_with(home) == []
+    kept = project / ".laminar" / "dagster"
+    assert (kept / "dagster.yaml").read_text() == CONFIG.read_text()
+    assert (kept / "history").is_dir()
+    assert (kept / "schedules").is_dir()
+
+
 def test_dagster_that_cannot_start_is_an_error_with_its_own_words(project: Path, home: Path) -> None:
     (project / "workspace.yaml").write_text("load_from: [{python_fiel: assets/definitions.py}]\n")
     ran = CliRunner().invoke(app, ["dev", "--project", str(project), "--in-process"])
