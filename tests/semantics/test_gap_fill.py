@@ -30,6 +30,7 @@ from tests.semantics.test_laws import COMMITS, CUTS, LATENESS, epochs_of, outcom
 SIZE = 10 * SECOND
 KINDS = st.sampled_from(["NULL", "LOCF", "LINEAR"])
 MAX_GAPS = st.sampled_from([None, SIZE, 2 * SIZE])
+DUCKDB = duckdb.connect(config={"threads": 1})
 SCHEMA = pa.schema([("s0", pa.int64()), ("k", pa.string()), ("c", pa.int64()), ("v", pa.int64())])
 FILLED_VALUE = {
     "NULL": "NULL",
@@ -51,11 +52,10 @@ UNION ALL SELECT s1, k, ({c})::BIGINT, ({v})::BIGINT FROM gaps
 def oracle(closed: list[Any], kind: str, max_gap: int | None) -> Counter[tuple[Any, ...]]:
     """The windows that have rows, and the gaps between them, in one query that shares nothing with the reference."""
     rows = [{"s0": r["start"], "k": r["k"], "c": r["c"], "v": r["s"]} for r in closed]
-    connection = duckdb.connect()
-    connection.register("base", pa.Table.from_pylist(rows, SCHEMA))
+    DUCKDB.register("base", pa.Table.from_pylist(rows, SCHEMA))
     values = {name: FILLED_VALUE[kind].format(x=name) for name in ("c", "v")}
     limit = max_gap if max_gap is not None else 1 << 60
-    return Counter(connection.sql(ORACLE.format(size=SIZE, limit=limit, **values)).fetchall())
+    return Counter(DUCKDB.sql(ORACLE.format(size=SIZE, limit=limit, **values)).fetchall())
 
 
 @settings(deadline=None)

@@ -39,6 +39,7 @@ rows = st.fixed_dictionaries(
         "ts": st.integers(0, 179).map(lambda seconds: NOON + seconds * SECOND),
     }
 )
+DUCKDB = duckdb.connect(config={"threads": 1})
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("x", pa.float64()), ("ts", pa.int64())])
 
 
@@ -59,6 +60,5 @@ def test_the_first_rows_are_those_that_duckdb_numbers_first(
     runner.commit("ev", [{"k": "end", "v": 0, "x": 0.0, "ts": NOON + 3 * MINUTE}])
     runner.tick(None)
     found = Counter(tuple(row[c] for c in ("window_start", "k", "v", "n")) for row in runner.observe("out").table)
-    connection = duckdb.connect()
-    connection.register("ev", pa.Table.from_pylist(drawn, SCHEMA))
-    assert found == Counter(connection.sql(ORACLE.format(**form)).fetchall())
+    DUCKDB.register("ev", pa.Table.from_pylist(drawn, SCHEMA))
+    assert found == Counter(DUCKDB.sql(ORACLE.format(**form)).fetchall())
