@@ -40,7 +40,7 @@ demo: java $(SYNCED) jars ## Make demo events, run the views, show what they say
 
 # Each worker has a JVM of its own, of about 2 GiB. WORKERS=0: all in one process, for a debugger.
 WORKERS ?= 2
-IN_PARALLEL = -n $(WORKERS) --dist loadfile
+IN_PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: test
 test: java $(SYNCED) jars browser ## Run the whole test suite

@@ -22,12 +22,13 @@ from state_store.tables import DeltaDirectory
 class StoreReader:
     """A view's tables as of an epoch's commit; the latest one unless another is asked for."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, tables: dict[str, DeltaDirectory] | None = None) -> None:
+        """`tables` are those that are open already: they need not be loaded again."""
         self.root = root
-        self.epochs = DeltaDirectory(root / f.EPOCHS)
+        self._tables = {} if tables is None else tables
+        self.epochs = self.table(f.EPOCHS)
         check_format(self.epochs)
         self.log = EpochLog(self.epochs)
-        self._tables = {f.EPOCHS: self.epochs}
 
     @property
     def exists(self) -> bool:

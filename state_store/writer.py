@@ -18,7 +18,7 @@ import pyarrow as pa
 from state_store import format as f
 from state_store.epochs import LOG, CommitRow, EpochLog, PlanRow, Tail, claimed, micros
 from state_store.parquet import DataFile
-from state_store.reader import check_format
+from state_store.reader import StoreReader, check_format
 from state_store.tables import DeltaDirectory, busy
 
 EPOCH_APPLICATION = "laminar/epoch"
@@ -67,6 +67,10 @@ class StoreWriter:
         if name not in self._tables:
             self._tables[name] = DeltaDirectory(self.root / name)
         return self._tables[name]
+
+    def reader(self) -> StoreReader:
+        """Reads what this writer has committed, in the tables that it has open."""
+        return StoreReader(self.root, self._tables)
 
     @property
     def log(self) -> EpochLog:

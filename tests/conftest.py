@@ -20,12 +20,21 @@ if TYPE_CHECKING:
 settings.register_profile("laminar", deadline=None)
 settings.load_profile("laminar")
 
-# Files that take minutes go first: no worker is left with one of them at the end.
-LONGEST = ("test_killed_processes.py", "test_spark.py", "test_change_feed_laws.py", "test_update_laws.py")
+# These go first, then all that need Spark: what is left at the end is small.
+LONGEST = (
+    "test_spark.py",
+    "test_killed_processes.py",
+    "test_change_feed_laws.py",
+    "test_benchmarks.py",
+    "test_commands.py",
+    "test_update_laws.py",
+    "test_vacuum.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    on_spark = {item.path for item in items if item.get_closest_marker("spark")}
+    items.sort(key=lambda item: (item.path.name not in LONGEST, item.path not in on_spark))
 
 
 @pytest.fixture(scope="session", autouse=True)

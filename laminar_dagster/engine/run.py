@@ -38,7 +38,7 @@ from laminar_dagster.plan.fingerprint import fingerprint, settings_fingerprint
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.time import from_datetime, to_iso
 from laminar_dagster.semantics.watermark import later, progress
-from state_store import CommitRow, MaintenancePolicy, PlanRow, StoreReader, StoreWriter
+from state_store import CommitRow, MaintenancePolicy, PlanRow, StoreWriter
 from state_store import format as f
 from state_store.epochs import Tail
 from state_store.writer import EPOCH_APPLICATION
@@ -116,7 +116,7 @@ class ViewRun:
             return
         _same_query(self.runtime, commit.fingerprint, _standing(commit))
         self.runtime.clocks = Clocks.from_json(commit.watermark, commit.shards)
-        reader = StoreReader(self.runtime.store.root)
+        reader = self.runtime.store.reader()
         self.runtime.positions = positions(reader, commit)
         self.runtime.timers = open_timers(self.runtime.plan.query, reader, commit)
         self.runtime.carried = Carried.from_json(commit.carried)
