@@ -52,6 +52,10 @@ def _report(view: str, verified: Verified | None, as_json: bool) -> None:
         typer.echo(f"{view}: {rows}; {'all as in the view' if verified.is_right else 'the view differs'}")
         if verified.corrected:
             typer.echo(f"windows at {verified.corrected} end(s) were changed by corrections, and are not compared")
+        if verified.gone:
+            typer.echo(
+                f"{verified.gone} commit(s) are gone from the sources: leave windows that they reach out by --from"
+            )
         _print_rows("the view should have, and has not", verified.missing)
         _print_rows("the view has, and should not", verified.unexpected)
 
@@ -64,6 +68,7 @@ def _data(verified: Verified) -> dict[str, Any]:
         "missing": verified.missing.count,
         "unexpected": verified.unexpected.count,
         "corrected": verified.corrected,
+        "gone_commits": verified.gone,
         "missing_rows": [plain_row(row) for row in verified.missing.rows],
         "unexpected_rows": [plain_row(row) for row in verified.unexpected.rows],
     }

@@ -215,6 +215,28 @@ class ViewRun:
         commits = up_to_the_limits(runtime, epoch_of(runtime.plan.query, runtime.clocks, in_order, now), now)
         if not commits and not (self._moves_to(told) if told else self._time_moves(now) or self._period_ends(now)):
             return None
+        return self._pin(commits, now, told)
+
+    def again(self, logged: PlanRow) -> int:
+        """An epoch out of the log of another store of this view: the same commits, at the same time.
+
+        Gives how many of them the sources no longer hold; it is done without these.
+        """
+        commits = pinned_commits(logged)
+        held = commits if self._holds(commits) else [commit for commit in commits if self._holds([commit])]
+        told = Told(logged.sources[TOLD]) if TOLD in logged.sources else None
+        self._run(self._pin(held, logged.processing_time, told))
+        return len(commits) - len(held)
+
+    def _holds(self, commits: list[SourceCommit]) -> bool:
+        try:
+            self._require_sources(commits)
+        except LaminarError:
+            return False
+        return True
+
+    def _pin(self, commits: list[SourceCommit], now: int, told: Told | None) -> PlanRow:
+        runtime = self.runtime
         corrects = is_correction(runtime.plan.query, commits)
         planned = PlanRow(
             epoch=(self.last.epoch if self.last else 0) + 1,

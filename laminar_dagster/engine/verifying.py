@@ -1,7 +1,7 @@
 """Recomputes a view from its retained sources, beside it, and compares the windows that are closed in both.
 
-The recomputation is the view itself, from an empty state and in large epochs: results do not depend on how rows were
-cut into epochs, so any difference is a defect, a source that changed, or a matter of the clock.
+The recomputation is the view itself, from an empty state. Results do not depend on how rows were cut into epochs, so it
+takes large ones; where they depend on the clock, it does the epochs of the view's log once more, each at its own time.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laminar_dagster.engine.correction import BACKFILL, FOLD
 from laminar_dagster.engine.differences import FLOATS_DIFFER_BY
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
-from laminar_dagster.engine.run import RunOptions, open_view
+from laminar_dagster.engine.run import RunOptions, ViewRun, open_view
 from laminar_dagster.engine.shown import END, START
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.plan import Plan
+from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
 from laminar_dagster.semantics.query import Query
-from state_store import CommitRow, StoreReader
+from state_store import CommitRow, PlanRow, StoreReader
 from state_store import format as f
 from state_store.changelog import EPOCH, EVENT_TIME
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
+Log = Sequence[tuple[PlanRow, CommitRow]]
 LISTED = 20
 SHOWN, EXPECTED = "shown", "expected"
 ALWAYS = 1 << 62
@@ -54,7 +56,8 @@ class Difference:
 class Verified:
     """`missing` are rows that the view should have, `unexpected` those that it should not.
 
-    `corrected` is how many ends of windows were left out, as corrections changed them.
+    `corrected` is how many ends of windows were left out, as corrections changed them; `gone` how many commits the
+    sources no longer hold, where epochs of the log were done once more.
     """
 
     rows: int
@@ -63,6 +66,7 @@ class Verified:
     missing: Difference
     unexpected: Difference
     corrected: int = 0
+    gone: int = 0
 
     @property
     def is_right(self) -> bool:
@@ -76,29 +80,54 @@ def verify(plan: Plan, spark: SparkSession, *, project: Path, data: Path, range_
     commit = reader.commit() if reader.exists else None
     if commit is None:
         return None
-    with recomputed(plan, spark, commit, project=project, data=data) as again:
+    log = [(planned, done) for planned, done in reader.log.history() if done.epoch <= commit.epoch]
+    with recomputed(plan, spark, log, project=project, data=data) as (again, gone):
         last = again.commit() if again.exists else None
         watermarks = [commit.watermark, last.watermark if last else None]
         known = [watermark for watermark in watermarks if watermark is not None]
         if len(known) < len(watermarks):
             return None
-        return compared(plan.query, reader, again, min(known) - plan.query.lateness, range_)
+        found = compared(plan.query, reader, again, min(known) - plan.query.lateness, range_)
+        return None if found is None else replace(found, gone=gone)
 
 
 @contextmanager
 def recomputed(
-    plan: Plan, spark: SparkSession, commit: CommitRow, *, project: Path, data: Path
-) -> Iterator[StoreReader]:
-    """The view's store, made anew in a directory that goes away; nothing is delivered to sinks."""
-    options = RunOptions(now=lambda: commit.processing_time)
+    plan: Plan, spark: SparkSession, log: Log, *, project: Path, data: Path
+) -> Iterator[tuple[StoreReader, int]]:
+    """The view's store, made anew in a directory that goes away, and how many commits are gone from the sources.
+
+    Nothing is delivered to sinks.
+    """
+    options = RunOptions(now=lambda: log[-1][1].processing_time)
     with tempfile.TemporaryDirectory(prefix=".verify-", dir=data) as place:
         scratch = Path(place)
         for upstream in {entry.source.options.get("view") for entry in plan.query.inputs} - {None}:
             (scratch / str(upstream)).symlink_to((data / str(upstream)).absolute())
         with open_view(plan, spark, project=project, data=scratch, options=options) as view:
-            while view.step() is not None:
-                pass
-        yield StoreReader(scratch / plan.query.view)
+            gone = _replay(view, log) if goes_by_the_clock(plan.query, log) else _run_through(view)
+        yield StoreReader(scratch / plan.query.view), gone
+
+
+def goes_by_the_clock(query: Query, log: Log) -> bool:
+    """Whether what came when matters: to idle sources, to the order between shards, to times that rows were given."""
+    sources = [entry.source for entry in query.inputs]
+    shards = len({source.name for source in sources}) > 1 or any(source.connector == "kafka" for source in sources)
+    idle = any(source.idle_timeout is not None for source in sources)
+    timed = query.null_event_time == FALLBACK or any(e.event_time == PROCESSING_TIME for e in query.inputs)
+    guarded = any(ahead for _, done in log for _, _, _, ahead in done.taken)
+    return shards or idle or timed or guarded
+
+
+def _run_through(view: ViewRun) -> int:
+    while view.step() is not None:
+        pass
+    return 0
+
+
+def _replay(view: ViewRun, log: Log) -> int:
+    """Do the epochs once more; gives how many commits of the sources are gone."""
+    return sum(view.again(planned) for planned, _ in log if planned.epoch_kind not in (BACKFILL, FOLD))
 
 
 def require_window(query: Query) -> None:

@@ -19,7 +19,9 @@ from state_store import CommitRow, DataFile, StoreReader
 from state_store import format as f
 
 COUNTED = ("rows_in", "filtered", "late", "error", "windows_closed", "rows_out")
-STATE_TABLES = (f.PARTIALS, f.TIMERS, f.SOURCE_FILES)
+# Told only where there are such rows.
+OCCASIONAL = ("evicted", "duplicate", "side_output_dropped")
+STATE_TABLES = (f.PARTIALS, f.TIMERS, f.SOURCE_FILES, f.SEEN_KEYS)
 CHARTED_EPOCHS = 60
 SHOWN_ROWS = 10
 SHOWN_WIDTH = 60
@@ -31,8 +33,7 @@ Metadata = dict[str, Any]
 def run_metadata(plan: Plan, reader: StoreReader, commits: Sequence[CommitRow]) -> Metadata:
     """What a run did, and where the view stands after it."""
     last = reader.commit() if reader.exists else None
-    totals: Metadata = {name: sum(commit.counts.get(name, 0) for commit in commits) for name in COUNTED}
-    done = {"epochs": len(commits), **totals, **_epoch_seconds(commits)}
+    done = {"epochs": len(commits), **totals(commits), **_epoch_seconds(commits)}
     if last is None:
         return done
     taken = taken_commits(plan.query, reader, commits)
@@ -62,9 +63,15 @@ def _stretch(low: int, high: int) -> str:
     return f"{to_iso(low)} – {to_iso(high)}"
 
 
+def totals(commits: Sequence[CommitRow]) -> Metadata:
+    summed = {name: sum(commit.counts.get(name, 0) for commit in commits) for name in (*COUNTED, *OCCASIONAL)}
+    return {name: n for name, n in summed.items() if n or name in COUNTED}
+
+
 def epoch_line(commit: CommitRow) -> str:
     watermark = "unknown yet" if commit.watermark is None else to_iso(commit.watermark)
-    counts = ", ".join(f"{commit.counts.get(name, 0)} {name.replace('_', ' ')}" for name in COUNTED)
+    told = (*COUNTED, *(name for name in OCCASIONAL if commit.counts.get(name)))
+    counts = ", ".join(f"{commit.counts.get(name, 0)} {name.replace('_', ' ')}" for name in told)
     return f"epoch {commit.epoch}: {counts}; watermark {watermark}"
 
 

@@ -24,6 +24,7 @@ from laminar_dagster.plan.build import plan_script
 from laminar_dagster.semantics.time import MINUTE, SECOND, from_iso
 from state_store import CommitRow
 from tests.engine.test_laws import as_set, on_spark
+from tests.integration.shop import GivenSpark
 
 pytestmark = pytest.mark.spark
 
@@ -140,9 +141,10 @@ def test_run_warns_once_of_a_source_without_event_time_and_each_epoch_counts_its
 
 
 def test_dagster_logs_the_warning_once(spark: Any, timeless: Project) -> None:
-    assets = [a for a in laminar_assets(timeless, lambda _: spark) if isinstance(a, dg.AssetsDefinition)]
+    GivenSpark.session = spark
+    state = dg.AssetSelection.assets(["out", "state"])
     with dg.DagsterInstance.ephemeral() as instance:
-        done = dg.materialize(assets, instance=instance)
+        done = dg.materialize(laminar_assets(timeless, resource=GivenSpark()), instance=instance, selection=state)
         logged = [entry for entry in instance.all_logs(done.run_id) if entry.level == logging.WARNING]
     assert done.success
     assert ["no event time is known" in entry.user_message for entry in logged] == [True]

@@ -207,12 +207,15 @@ class Broker:
 
 def _send(producer: Any, topic: str, *messages: Message) -> None:
     made = gateway().jvm.org.apache.kafka.clients.producer.ProducerRecord
+    sent = []
     for message in messages:
         record = made(topic, message.partition, message.timestamp, message.key, message.value)
         for name, value in message.headers.items():
             record.headers().add(name, value.encode())
-        producer.send(record)
+        sent.append(producer.send(record))
     producer.flush()
+    for acknowledged in sent:
+        acknowledged.get()
 
 
 def _message(record: Any) -> Message:
