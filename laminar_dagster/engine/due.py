@@ -12,10 +12,12 @@ from pathlib import Path
 
 from laminar_dagster.engine.committed import open_timers, positions
 from laminar_dagster.engine.runtime import Carried, Clocks
+from laminar_dagster.engine.sinks.delivering import position_of
 from laminar_dagster.engine.sources.registry import connect
 from laminar_dagster.engine.updating import period_passed
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import VIEW_CONNECTOR, Query
+from laminar_dagster.semantics.sinks import DeclaredSink
 from laminar_dagster.semantics.time import to_iso
 from laminar_dagster.semantics.watermark import progress
 from laminar_dagster.semantics.windows import Session, Window, longest_window
@@ -54,7 +56,7 @@ def why_due(views: Views, view: str, now: int) -> str | None:
     if commit is None:
         begins = any(policy.idle_timeout is not None for policy in query.policies.values())
         return "the clock of an idle source has not begun" if begins else None
-    return _period(query, commit, now) or _idle(views, query, commit, now)
+    return _sinks(views, query, commit) or _period(query, commit, now) or _idle(views, query, commit, now)
 
 
 def _backlog(views: Views, query: Query, reader: StoreReader, commit: CommitRow | None) -> dict[str, int]:
@@ -62,6 +64,15 @@ def _backlog(views: Views, query: Query, reader: StoreReader, commit: CommitRow 
     sources = {entry.source.name: entry.source for entry in query.inputs}
     counts = {n: connect(s, views.root, views.data.absolute()).backlog(taken.get(n)) for n, s in sources.items()}
     return {name: count for name, count in counts.items() if count > 0}
+
+
+def _sinks(views: Views, query: Query, commit: CommitRow) -> str | None:
+    behind = [sink.name for sink in query.delivered_to if _position(views, query, sink) < commit.epoch]
+    return f"not delivered to {', '.join(behind)} yet" if behind else None
+
+
+def _position(views: Views, query: Query, sink: DeclaredSink) -> int:
+    return position_of(views.data / query.view, sink).epoch
 
 
 def _period(query: Query, commit: CommitRow, now: int) -> str | None:

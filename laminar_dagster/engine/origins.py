@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from laminar_dagster.engine.landing import pinned_commits
-from laminar_dagster.engine.sources.commits import SourceCommit
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.windows import Session
 from state_store import CommitRow, PlanRow, StoreReader
@@ -56,9 +55,10 @@ def origins(query: Query, reader: StoreReader, after: int = 0, upto: int | None 
 
 def _taken(query: Query, planned: PlanRow, commit: CommitRow) -> Iterator[Origin]:
     plain = Origin(commit.epoch, commit.epoch_kind, commit.processing_time)
-    for taken, times in zip(pinned_commits(planned), commit.taken, strict=False):
+    pinned = pinned_commits(planned)
+    for taken, times in zip(pinned, commit.taken or [None] * len(pinned), strict=True):
         rows, low, high = (None, None, None) if times is None else times[:3]
-        origin = replace(plain, source=taken.source, commit=_id(taken), rows=rows, low=low, high=high)
+        origin = replace(plain, source=taken.source, commit=taken.id, rows=rows, low=low, high=high)
         yield origin if low is None or high is None else replace(origin, **_reach(query, low, high))
 
 
@@ -70,7 +70,7 @@ def _corrected(query: Query, planned: PlanRow, commit: CommitRow) -> Iterator[Or
         commit.epoch_kind,
         commit.processing_time,
         source=", ".join(dict.fromkeys(c.source for c in upstream)) or None,
-        commit=", ".join(map(_id, upstream)) or None,
+        commit=", ".join(c.id for c in upstream) or None,
     )
     ranges: Sequence[Sequence[int]] = commit.corrected["ranges"]
     low, high = min((r[0] for r in ranges), default=None), max((r[1] for r in ranges), default=None)
@@ -79,10 +79,6 @@ def _corrected(query: Query, planned: PlanRow, commit: CommitRow) -> Iterator[Or
         yield replace(plain, low=low, high=high, first=name, last=name, changes=changes)
     if not partitions:
         yield from (replace(plain, low=r[0], high=r[1], **_reach(query, r[0], r[1] - 1)) for r in ranges)
-
-
-def _id(commit: SourceCommit) -> str:
-    return commit.id if commit.partition is None else f"{commit.partition}:{commit.id}"
 
 
 def _reach(query: Query, low: int, high: int) -> dict[str, Any]:

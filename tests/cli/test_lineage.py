@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from laminar_dagster.cli.app import app
 from laminar_dagster.errors import LaminarError
-from tests.integration.shop import Shop, events_of, values
-from tests.integration.test_tick import PER_REGION
+from tests.integration.shop import PER_HOUR, Shop, events_of, values
+from tests.integration.test_tick import PER_DAY, PER_REGION
 
 RUNNER = CliRunner()
 
@@ -36,7 +36,7 @@ def test_a_view_that_never_ran_has_no_origins_and_a_name_of_another_form_is_refu
 
 @pytest.mark.spark
 def test_commits_and_corrections_are_told_for_each_partition(tmp_path: Path, spark: SparkSession) -> None:
-    shop = Shop(tmp_path, spark=spark)
+    shop = Shop(tmp_path, PER_HOUR, PER_DAY, spark=spark)
     shop.sell(("2026-01-05T09:10:00Z", "north", 4), ("2026-01-05T23:50:00Z", "south", 1))
     shop.sell(("2026-01-05T23:59:00Z", "north", 4), ("2026-01-07T00:10:00Z", "south", 1))
     first = shop.tick()
@@ -62,3 +62,7 @@ def test_commits_and_corrections_are_told_for_each_partition(tmp_path: Path, spa
     assert values(partition)["source_commits"] == {"sales": ["00000000", "00000001"]}
     (state,) = events_of(first, "per_hour/state")
     assert "| 1 | sales | 00000001 | 2 | 2026-01-05T23:59:00Z" in values(state)["source_commits"]
+    shop.tick("per_day")
+    handed_on = [(o["kind"], o["source"], o["commit"], o["first"]) for o in told(shop, "per_day")]
+    assert handed_on[0] == ("tick", "per_hour", "1", "2026-01-01")
+    assert handed_on[-1] == ("correction", "per_hour", "3", "2026-01-01")

@@ -15,6 +15,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from laminar_dagster.engine.due import Views, why_due
 from laminar_dagster.integration import LaminarResource, laminar_assets
 from laminar_dagster.integration.reporting import REPORTED_EPOCH
 from state_store import StoreReader, StoreWriter
@@ -170,6 +171,8 @@ def test_what_was_committed_before_a_failure_is_reported(tmp_path: Path, spark: 
     assert set(shop.partitions("per_hour")) == {"2026-01-05", "2026-01-06"}
     (state,) = shop.materializations("per_hour/state")
     assert (state.tags or {})[REPORTED_EPOCH] == "1"
+    views = Views({plan.query.view: plan for plan in shop.project.plans()}, tmp_path, shop.project.data)
+    assert why_due(views, "per_hour", 0) == "not delivered to out yet"
 
 
 @pytest.mark.spark
