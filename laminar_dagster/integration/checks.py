@@ -83,10 +83,10 @@ def checks_of(factory: Factory, checks: Checks) -> list[dg.AssetChecksDefinition
     made: list[dg.AssetChecksDefinition] = []
     for view in factory.views.values():
         if set(checks.chosen()) - {VERIFY}:
-            made.append(_cheap_checks(view, checks, factory.resource_key))
+            made.append(_cheap_checks(view, checks, factory))
         if checks.verify is not None and _tells_windows(view.plan.query):
-            made.append(_verify_check(view, checks.verify, factory.resource_key))
-    return factory.bound(made)
+            made.append(_verify_check(view, checks.verify, factory))
+    return made
 
 
 def _tells_windows(query: Query) -> bool:
@@ -105,19 +105,19 @@ def _spec(view: ViewAssets, part: str, name: str, check: Check) -> dg.AssetCheck
     )
 
 
-def _cheap_checks(view: ViewAssets, checks: Checks, resource_key: str) -> dg.AssetChecksDefinition:
+def _cheap_checks(view: ViewAssets, checks: Checks, factory: Factory) -> dg.AssetChecksDefinition:
     chosen = {name: check for name, check in checks.chosen().items() if name != VERIFY}
 
     @dg.multi_asset_check(
         name=f"{view.name}_checks",
         specs=[_spec(view, STATE, name, check) for name, check in chosen.items()],
         can_subset=True,
-        required_resource_keys={resource_key},
+        **factory.wired,
     )
     def look(context: dg.AssetCheckExecutionContext, config: ChecksConfig) -> Iterator[dg.AssetCheckResult]:
         from laminar_dagster.integration.checking import measured
 
-        resource: LaminarResource = getattr(context.resources, resource_key)
+        resource: LaminarResource = getattr(context.resources, factory.resource_key)
         with shown_in_dagster():
             limits = {name: check.max for name, check in chosen.items()} | _known(config.limits, chosen)
             wanted = [key.name for key in context.selected_asset_check_keys]
@@ -137,12 +137,12 @@ def _known(limits: dict[str, float], chosen: dict[str, Check]) -> dict[str, floa
     return limits
 
 
-def _verify_check(view: ViewAssets, check: Check, resource_key: str) -> dg.AssetChecksDefinition:
+def _verify_check(view: ViewAssets, check: Check, factory: Factory) -> dg.AssetChecksDefinition:
     @dg.multi_asset_check(
         name=f"{view.name}_verify",
         specs=[_spec(view, OUTPUT, VERIFY, check)],
         can_subset=True,  # so that it may say nothing
-        required_resource_keys={resource_key},
+        **factory.wired,
     )
     def recompute(context: dg.AssetCheckExecutionContext, config: VerifyConfig) -> Iterator[dg.AssetCheckResult]:
         from laminar_dagster.integration.checking import verified
@@ -151,7 +151,7 @@ def _verify_check(view: ViewAssets, check: Check, resource_key: str) -> dg.Asset
         if view.name in steps_of(context.instance, context.run):
             context.log.info("not recomputed: a backfill does not wait for a replay. Run the check by itself.")
             return
-        resource: LaminarResource = getattr(context.resources, resource_key)
+        resource: LaminarResource = getattr(context.resources, factory.resource_key)
         with shown_in_dagster():
             found = verified(view, resource, context.log, config.since, config.to)
             yield found.judged(view.parts[OUTPUT].key, VERIFY, check.max, check.severity)

@@ -111,6 +111,13 @@ class Factory:
         return list(dg.with_resources(made, {self.resource_key: self.resource}))
 
     @property
+    def wired(self) -> dict[str, Any]:
+        """The resource as an argument of a decorator of asset checks, for which `bound` would make plain assets."""
+        if isinstance(self.resource, str):
+            return {"required_resource_keys": {self.resource}}
+        return {"resource_defs": {self.resource_key: self.resource}}
+
+    @property
     def required_keys(self) -> set[str]:
         """What a schedule or sensor needs from the Definitions."""
         return {self.resource} if isinstance(self.resource, str) else set()
