@@ -23,6 +23,7 @@ REPORTED_EPOCH = "laminar/epoch"
 REPORTED_STORE = "laminar/store"
 REPORTED_PARTS = (OUTPUT, CHANGELOG, SIDE_OUTPUT)
 NOTHING = Landed()
+SHOWN_COMMITS = 50
 
 Metadata = dict[str, Any]
 
@@ -157,7 +158,14 @@ def _sources(report: Report, partition: str) -> Metadata:
     for origin in report.origins:
         if origin.source and origin.commit and (partition == WHOLE or origin.reaches(partition)):
             found.setdefault(origin.source, []).append(origin.commit)
-    return {"source_commits": dg.MetadataValue.json(found)} if found else {}
+    shown = {source: _newest(commits) for source, commits in found.items()}
+    return {"source_commits": dg.MetadataValue.json(shown)} if shown else {}
+
+
+def _newest(commits: list[str]) -> list[str]:
+    """After a long catch-up there are thousands; `laminar lineage` has them all."""
+    more = len(commits) - SHOWN_COMMITS
+    return [f"{more} earlier", *commits[-SHOWN_COMMITS:]] if more > 0 else commits
 
 
 def _row_count(report: Report, partition: str) -> Metadata:
