@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from laminar_dagster.conformance.cases import Case, load
+from laminar_dagster.conformance.cases import Case, CommitStep, TickStep, load
 from laminar_dagster.conformance.harness import run_case
 from laminar_dagster.conformance.scorecard import Status
 from laminar_dagster.conformance.spark_runner import SparkRunner
@@ -25,7 +26,7 @@ KILLED = (
     "two_sources_min_watermark_gates_close",
     "idle_timeout_closes_the_last_window_on_an_empty_tick",
     "a_division_by_zero_is_set_aside",
-    "a_gap_is_filled_over_epochs_and_restarts",
+    "gap_fill_linear_puts_results_on_a_line",
     "changes_retracts_the_sessions_that_merge",
 )
 OVER_CONNECT = (
@@ -53,8 +54,27 @@ def is_wired(case: Case) -> bool:
     return True
 
 
+def is_one_tick(case: Case) -> bool:
+    """Whether the case as written takes all its commits in one tick."""
+    moves = [step for step in case.steps if isinstance(step, CommitStep | TickStep)]
+    return [isinstance(step, TickStep) for step in moves].index(True) == len(moves) - 1
+
+
+def meetings(name: str) -> set[tuple[str, str]]:
+    return set(combinations_with_replacement(sorted(CASES[name].features), 2))
+
+
+def covering(names: list[str]) -> list[str]:
+    """Some of the cases: every two features that meet in one of all meet in one of these."""
+    chosen, left = [], {pair for name in names for pair in meetings(name)}
+    while left:
+        chosen.append(max(names, key=lambda name: len(meetings(name) & left)))
+        left -= meetings(chosen[-1])
+    return chosen
+
+
 WIRED = [name for name, case in CASES.items() if is_wired(case)]
-SPLIT_INVARIANT = [name for name in WIRED if CASES[name].split_invariant]
+SPLIT_INVARIANT = [name for name in WIRED if CASES[name].split_invariant and not is_one_tick(CASES[name])]
 
 
 @pytest.mark.parametrize("name", WIRED)
@@ -63,7 +83,7 @@ def test_the_case_holds_on_spark(spark: Any, name: str) -> None:
     assert found.status is Status.PASSED, found.detail
 
 
-@pytest.mark.parametrize("name", SPLIT_INVARIANT)
+@pytest.mark.parametrize("name", covering(SPLIT_INVARIANT))
 def test_the_case_holds_when_all_commits_are_taken_in_one_tick(spark: Any, name: str) -> None:
     found = run_case(CASES[name], lambda: SparkRunner(lambda: spark), as_written=False)
     assert found.status is Status.PASSED, found.detail
