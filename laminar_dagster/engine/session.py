@@ -127,12 +127,16 @@ class SparkSettings:
 
     @classmethod
     def for_tests(cls, spark: str = "local[2]", bundles: tuple[str, ...] = ("delta",)) -> SparkSettings:
-        """Fastest on tiny data: one shuffle partition, no code generation, a JVM that compiles lightly."""
+        """Fastest on tiny data: one shuffle partition, no code generation, a JVM that compiles lightly.
+
+        A JVM that stops at level 1 has room for 48 MiB of code by default, which Spark fills within two minutes: from
+        then on it would throw code out and compile it again.
+        """
         return cls(
             spark=spark,
             shuffle_partitions=1,
             driver_memory="1g",
-            jvm_options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            jvm_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
             extra=NO_CODEGEN,
             bundles=bundles,
         )
