@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, ViewArgument, project_of
+from laminar_dagster.cli.run import delivered_data, print_delivered
 from laminar_dagster.cli.values import plain_row, shown_row
 from laminar_dagster.engine.crash import crash_point_from_environment
 from laminar_dagster.engine.session import open_session
@@ -20,9 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from laminar_dagster.engine.correcting import Preview
+    from laminar_dagster.engine.correction import Correction
+    from laminar_dagster.engine.sinks.delivering import Delivered
 
 SHOWN_CHANGES = 50
-FROM_HELP = "From this time on: windows that overlap it are taken whole."
+COUNTS = ("inserted", "updated", "deleted", "folded_rows", "rows_read_again")
+FROM_HELP = "From this time on: windows that overlap it are taken whole. 2026-01-05, or 2026-01-05T09:00:00Z."
 TO_HELP = "Up to this time, which is not part of it."
 DRY_HELP = "Show what would change; write nothing."
 WHERE_HELP = "Which late rows: SQL over the side output's columns. Default: all that are not folded yet."
@@ -41,14 +46,13 @@ def backfill(
     as_json: JsonOption = False,
 ) -> None:
     """Compute the windows of a stretch of event time anew from the retained sources, and publish the corrections."""
-    from laminar_dagster.engine.correcting import backfill, preview_backfill
+    from laminar_dagster.engine.correcting import backfill_of
     from laminar_dagster.engine.window_account import moment_of
 
-    ranges = ((moment_of(since), moment_of(to)),)
-    if ranges[0][0] >= ranges[0][1]:
+    low, high = moment_of(since), moment_of(to)
+    if low >= high:
         raise LaminarError("LMR0725", f"there is no time between {since} and {to}", hint="--from must be before --to.")
-    run = preview_backfill if dry_run else backfill
-    _corrected(view, project, data, spark, as_json, lambda *args, **given: run(*args, **given, ranges=ranges))
+    Request(view, project, data, spark, dry_run, as_json).carry_out(backfill_of([(low, high)]))
 
 
 def fold_late(
@@ -61,50 +65,55 @@ def fold_late(
     as_json: JsonOption = False,
 ) -> None:
     """Put late rows of the side output into their windows, closed ones too, and publish the corrections."""
-    from laminar_dagster.engine.correcting import fold_late, preview_fold
+    from laminar_dagster.engine.correcting import fold_of
 
-    run = preview_fold if dry_run else fold_late
-    _corrected(view, project, data, spark, as_json, lambda *args, **given: run(*args, **given, where=where))
+    Request(view, project, data, spark, dry_run, as_json).carry_out(fold_of(where))
 
 
-def _corrected(
-    view: str,
-    project: Path | None,
-    data: Path | None,
-    spark: str | None,
-    as_json: bool,
-    run: Callable[..., CommitRow | Preview | None],
-) -> None:
-    from laminar_dagster.engine.run import RunOptions
+@dataclass(frozen=True)
+class Request:
+    """What both commands are given besides the correction itself."""
 
-    found = project_of(project, data)
-    plan = found.plan(view)
-    options = RunOptions(after_write=crash_point_from_environment(), maintenance=found.maintenance)
-    with Console(stderr=True).status("computing windows anew"):
-        session = open_session(found.spark_settings(spark))
-        done = run(plan, session, project=found.root, data=found.data, options=options)
-    if as_json:
-        typer.echo(json.dumps({"view": view, **_data(done)}))
-    else:
-        _print(view, done)
+    view: str
+    project: Path | None
+    data: Path | None
+    spark: str | None
+    dry_run: bool
+    as_json: bool
+
+    def carry_out(self, correction: Correction) -> None:
+        from laminar_dagster.engine.correcting import previewed
+        from laminar_dagster.engine.run import RunOptions, open_view
+
+        found = project_of(self.project, self.data)
+        plan = found.plan(self.view)
+        options = RunOptions(after_write=crash_point_from_environment(), maintenance=found.maintenance)
+        with Console(stderr=True).status("computing windows anew"):
+            session = open_session(found.spark_settings(self.spark))
+            with open_view(plan, session, project=found.root, data=found.data, options=options) as view:
+                done = previewed(view, correction) if self.dry_run else view.correct(correction)
+                delivered = view.deliveries.delivered
+        self._tell(done, delivered)
+
+    def _tell(self, done: CommitRow | Preview | None, delivered: Mapping[str, Delivered]) -> None:
+        if self.as_json:
+            typer.echo(json.dumps({"view": self.view, **_data(done), **delivered_data(delivered)}))
+            return
+        _print(self.view, done)
+        print_delivered(self.view, delivered)
 
 
 def _data(done: CommitRow | Preview | None) -> dict[str, Any]:
     if done is None:
-        return {"epoch": None, "inserted": 0, "updated": 0, "deleted": 0, "folded_rows": 0, "partitions": {}}
+        return {"epoch": None, **dict.fromkeys(COUNTS, 0), "partitions": {}}
+    counts = {name: done.counts[name] for name in COUNTS}
     if isinstance(done, CommitRow):
-        return {"epoch": done.epoch, **_counts(done), "partitions": done.corrected["partitions"]}
-    rows = [plain_row(row) for row in _rows(done)]
-    return {"epoch": None, **_counts(done), "partitions": done.partitions, "changes": rows}
-
-
-def _counts(done: CommitRow | Preview) -> dict[str, int]:
-    names = ("inserted", "updated", "deleted", "folded_rows", "rows_read_again")
-    return {name: done.counts[name] for name in names}
+        return {"epoch": done.epoch, **counts, "partitions": done.corrected["partitions"]}
+    return {"epoch": None, **counts, "partitions": done.partitions, "changes": [plain_row(r) for r in _rows(done)]}
 
 
 def _rows(preview: Preview) -> list[dict[str, Any]]:
-    hidden = ("_start", "_end")
+    hidden = ("_start", "_end", "_window_start", "_window_end")
     return [{n: v for n, v in row.items() if n not in hidden} for row in preview.changes.to_pylist()]
 
 
@@ -112,17 +121,25 @@ def _print(view: str, done: CommitRow | Preview | None) -> None:
     if done is None:
         typer.echo(f"{view}: nothing to correct")
         return
-    counts = _counts(done)
-    changed = f"{counts['inserted']} inserted, {counts['updated']} updated, {counts['deleted']} deleted"
-    folded = f"; {counts['folded_rows']} late row(s) taken in" if counts["folded_rows"] else ""
-    read = f"; {counts['rows_read_again']} source row(s) read again"
+    told = _told(done.counts)
     if isinstance(done, CommitRow):
-        typer.echo(f"{view}: epoch {done.epoch}: {changed}{folded}{read}")
+        typer.echo(f"{view}: epoch {done.epoch} ({done.epoch_kind}): {told}")
         _print_partitions(done.corrected["partitions"])
         return
-    typer.echo(f"{view}: would change: {changed}{folded}{read}; nothing was written")
-    for row in _rows(done)[:SHOWN_CHANGES]:
+    typer.echo(f"{view}: dry run, nothing is written: {told}")
+    rows = _rows(done)
+    for row in rows[:SHOWN_CHANGES]:
         typer.echo(f"  {row.pop('_op')}  {shown_row(row)}")
+    if len(rows) > SHOWN_CHANGES:
+        typer.echo(f"  and {len(rows) - SHOWN_CHANGES} more; --json lists all")
+
+
+def _told(counts: Mapping[str, int]) -> str:
+    changed = [f"{counts[name]} {name}" for name in ("inserted", "updated", "deleted") if counts[name]]
+    parts = [", ".join(changed) or "no result changes"]
+    if counts["folded_rows"]:
+        parts.append(f"{counts['folded_rows']} late row(s) folded")
+    return "; ".join([*parts, f"{counts['rows_read_again']} source row(s) read again"])
 
 
 def _print_partitions(partitions: Mapping[str, Mapping[str, int]]) -> None:

@@ -118,12 +118,27 @@ def report(view: str, commits: list[CommitRow], delivered: Mapping[str, Delivere
     watermark = None if last is None or last.watermark is None else to_iso(last.watermark)
     if as_json:
         entry = {"view": view, "epochs": len(commits), "epoch": last.epoch if last else None, "watermark": watermark}
-        taken = {sink: {"epochs": done.epochs, "rows": done.rows} for sink, done in delivered.items()}
-        typer.echo(json.dumps({**entry, **totals, **({"delivered": taken} if taken else {})}))
+        typer.echo(json.dumps({**entry, **totals, **delivered_data(delivered)}))
         return
     _print_epochs(view, commits, totals, watermark)
+    print_delivered(view, delivered)
+
+
+def print_delivered(view: str, delivered: Mapping[str, Delivered]) -> None:
+    """A line for each sink that got something, and for each that could not take what a correction changed."""
     for sink, done in delivered.items():
-        typer.echo(f"{view}: delivered {done.epochs} epoch(s), {done.rows} row(s) to sink {sink}")
+        if done.epochs:
+            typer.echo(f"{view}: delivered {done.epochs} epoch(s), {done.rows} row(s) to sink {sink}")
+        if done.withheld:
+            typer.echo(f"{view}: sink {sink} only appends: {done.withheld} correction(s) are not delivered to it")
+
+
+def delivered_data(delivered: Mapping[str, Delivered]) -> dict[str, Any]:
+    found = {
+        sink: {"epochs": done.epochs, "rows": done.rows, **({"withheld": done.withheld} if done.withheld else {})}
+        for sink, done in delivered.items()
+    }
+    return {"delivered": found} if found else {}
 
 
 def _print_epochs(view: str, commits: list[CommitRow], totals: Mapping[str, int], watermark: str | None) -> None:

@@ -51,7 +51,8 @@ def _report(view: str, verified: Verified | None, as_json: bool) -> None:
         rows = f"{verified.windows} window(s), {verified.rows} row(s) recomputed up to {to_iso(verified.until)}"
         typer.echo(f"{view}: {rows}; {'all as in the view' if verified.is_right else 'the view differs'}")
         if verified.corrected:
-            typer.echo(f"windows at {verified.corrected} end(s) were changed by corrections, and are not compared")
+            counted = "they have all rows that count in them since, late ones too"
+            typer.echo(f"{verified.corrected} of the windows were corrected: {counted}")
         if verified.gone:
             typer.echo(
                 f"{verified.gone} commit(s) are gone from the sources: leave windows that they reach out by --from"

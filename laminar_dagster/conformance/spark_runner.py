@@ -42,9 +42,9 @@ class SparkRunner:
         maintenance: MaintenancePolicy | None = None,
     ) -> None:
         self._session = session
-        self._crash = crash
+        self.crash = crash
         self._maintenance = maintenance or MaintenancePolicy()
-        self._root = Path(tempfile.mkdtemp(prefix="laminar-case-"))
+        self.root = Path(tempfile.mkdtemp(prefix="laminar-case-"))
         self._plans: tuple[Plan, ...] = ()
         self._order = 0
 
@@ -53,7 +53,7 @@ class SparkRunner:
 
     def commit(self, source: str, rows: Sequence[Mapping[str, Any]]) -> None:
         self._order += 1
-        MemoryConnector(self._sources()[source], self._root).append(rows, self._order)
+        MemoryConnector(self._sources()[source], self.root).append(rows, self._order)
 
     def tick(self, now: int | None) -> None:
         moment = time.time_ns() // 1000 if now is None else now
@@ -64,34 +64,34 @@ class SparkRunner:
         self._until_done(lambda given: run_view(plan, self._session(), **given), now)
 
     def backfill(self, view: str, ranges: Sequence[tuple[int, int]], now: int) -> None:
-        plan = self._plan(view)
+        plan = self.plan(view)
         self._until_done(lambda given: backfill(plan, self._session(), ranges=ranges, **given), now)
 
     def fold_late(self, view: str, now: int, where: str | None = None) -> None:
-        plan = self._plan(view)
+        plan = self.plan(view)
         self._until_done(lambda given: fold_late(plan, self._session(), where=where, **given), now)
 
     def _until_done(self, run: Callable[[dict[str, Any]], object], now: int) -> None:
         """With `crash`: end after the first write, resume, end after the second, … until a run gets through."""
         writes = 1
         while True:
-            hook = raising_after(writes) if self._crash else (lambda _: None)
+            hook = raising_after(writes) if self.crash else (lambda _: None)
             options = RunOptions(now=lambda: now, after_write=hook, maintenance=self._maintenance)
             try:
-                run({"project": self._root, "data": self._root / "data", "options": options})
+                run({"project": self.root, "data": self.root / "data", "options": options})
                 return
             except CrashError:
                 writes += 1
 
-    def _plan(self, view: str) -> Plan:
+    def plan(self, view: str) -> Plan:
         return next(plan for plan in self._plans if plan.query.view == view)
 
     def restart(self) -> None:
         """Nothing is kept between ticks but what is on disk."""
 
     def observe(self, view: str) -> Observed:
-        plan = self._plan(view)
-        reader = StoreReader(self._root / "data" / view)
+        plan = self.plan(view)
+        reader = StoreReader(self.root / "data" / view)
         commit = reader.commit() if reader.exists else None
         rows = [] if commit is None else _rows(reader, f.OUTPUT, commit)
         changes = [] if commit is None else _rows(reader, f.CHANGELOG, commit)
@@ -114,10 +114,10 @@ class SparkRunner:
             columns = self._sources()[entry["source"]].columns
             parsed = json.loads(entry["original_event"], parse_float=Decimal)
             row = engine_rows([parsed], {column.name: column.type for column in columns})[0]
-        return {"kind": entry["kind"], "reason": entry["reason"], "row": row}
+        return {"kind": entry["kind"], "reason": entry["reason"], "row": row, "folded": entry["folded_epoch"]}
 
     def close(self) -> None:
-        shutil.rmtree(self._root, ignore_errors=True)
+        shutil.rmtree(self.root, ignore_errors=True)
 
 
 def _rows(reader: StoreReader, table: str, commit: Any) -> list[Row]:

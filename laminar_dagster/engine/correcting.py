@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from laminar_dagster.engine.correction import BACKFILL, FOLD, Correction
-from laminar_dagster.engine.run import RunOptions, open_view
+from laminar_dagster.engine.correction import Correction
+from laminar_dagster.engine.epoch_kinds import BACKFILL, FOLD
+from laminar_dagster.engine.run import RunOptions, ViewRun, open_view
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.ranges import joined
 from laminar_dagster.semantics.windows import Window
@@ -35,7 +36,7 @@ def backfill(
     plan: Plan, spark: SparkSession, *, project: Path, data: Path, ranges: Ranges, options: RunOptions | None = None
 ) -> CommitRow | None:
     """Compute every window that overlaps the ranges (microseconds, half-open) anew; None if the view never ran."""
-    return _corrected(plan, spark, project, data, options, _backfill(ranges))
+    return _corrected(plan, spark, project, data, options, backfill_of(ranges))
 
 
 def fold_late(
@@ -48,29 +49,27 @@ def fold_late(
     options: RunOptions | None = None,
 ) -> CommitRow | None:
     """Put late rows into their windows, closed ones too; None if there are none that fit and are not folded yet."""
-    return _corrected(plan, spark, project, data, options, Correction(FOLD, where=where))
+    return _corrected(plan, spark, project, data, options, fold_of(where))
 
 
-def preview_backfill(
-    plan: Plan, spark: SparkSession, *, project: Path, data: Path, ranges: Ranges, options: RunOptions | None = None
-) -> Preview | None:
-    return _preview(plan, spark, project, data, options, _backfill(ranges))
-
-
-def preview_fold(
-    plan: Plan,
-    spark: SparkSession,
-    *,
-    project: Path,
-    data: Path,
-    where: str | None = None,
-    options: RunOptions | None = None,
-) -> Preview | None:
-    return _preview(plan, spark, project, data, options, Correction(FOLD, where=where))
-
-
-def _backfill(ranges: Ranges) -> Correction:
+def backfill_of(ranges: Ranges) -> Correction:
     return Correction(BACKFILL, joined(Window(*bounds) for bounds in ranges))
+
+
+def fold_of(where: str | None) -> Correction:
+    return Correction(FOLD, where=where)
+
+
+def previewed(view: ViewRun, correction: Correction) -> Preview | None:
+    """What a correction would change; None where there is nothing that could be corrected."""
+    with view.preview(correction) as result:
+        if result is None:
+            return None
+        return Preview(
+            changes=result.corrected.found.changes,
+            counts=result.counts,
+            partitions=result.by_partition(view.runtime.plan.query),
+        )
 
 
 def _corrected(
@@ -78,19 +77,3 @@ def _corrected(
 ) -> CommitRow | None:
     with open_view(plan, spark, project=project, data=data, options=options) as view:
         return view.correct(correction)
-
-
-def _preview(
-    plan: Plan, spark: SparkSession, project: Path, data: Path, options: RunOptions | None, correction: Correction
-) -> Preview | None:
-    with (
-        open_view(plan, spark, project=project, data=data, options=options) as view,
-        view.preview(correction) as result,
-    ):
-        if result is None:
-            return None
-        return Preview(
-            changes=result.corrected.found.changes,
-            counts=result.counts,
-            partitions=result.by_partition(plan.query),
-        )

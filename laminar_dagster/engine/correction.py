@@ -8,37 +8,46 @@ other, so that a kill anywhere is healed by the next run.
 from __future__ import annotations
 
 import shutil
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from laminar_dagster.engine.batch import TIME, read
 from laminar_dagster.engine.changelog import begin_changelog, write_changes
 from laminar_dagster.engine.closing import Closing, Emitted, closed_until, partition_of
+from laminar_dagster.engine.corrected_failures import new_failures
 from laminar_dagster.engine.correction_rows import Both, Corrected, corrections, everything
+from laminar_dagster.engine.epoch_kinds import FOLD
 from laminar_dagster.engine.landing import Folded, land, pinned_commits
-from laminar_dagster.engine.late_rows import Chosen, chosen_by, chosen_in, left_out, marked
-from laminar_dagster.engine.recomputing import Anew, RunEpoch, computed_anew, scratch_of
+from laminar_dagster.engine.late_rows import (
+    Chosen,
+    Taken,
+    chosen_by,
+    left_out,
+    marked,
+    require_known,
+    require_late_kept,
+    taken_by_sessions,
+    taken_in,
+)
+from laminar_dagster.engine.recomputing import Anew, RunEpoch, computed_anew, rows_of, scratch_of
+from laminar_dagster.engine.retained import retained, tables_of_views
 from laminar_dagster.engine.runtime import Carried, Runtime
 from laminar_dagster.engine.shown import END
+from laminar_dagster.engine.state_taking import state_taken
 from laminar_dagster.engine.updating import write_rows
 from laminar_dagster.engine.window_sql import pane_end_sql, pane_start_sql
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.bounds import falls_back
 from laminar_dagster.semantics.judging import FALLBACK
 from laminar_dagster.semantics.query import Query
-from laminar_dagster.semantics.ranges import ALWAYS, EVER, joined, last_end
+from laminar_dagster.semantics.ranges import ALWAYS, EVER, joined, last_end, overlap
 from laminar_dagster.semantics.windows import Session, Window
 from state_store import CommitRow, DataFile, PlanRow
 from state_store import format as f
-from state_store.parquet import data_files
 
-TICK, BACKFILL, FOLD, UPSTREAM = "tick", "backfill", "fold_late", "correction"
-KINDS = (BACKFILL, FOLD, UPSTREAM)
 # In a plan's sources: what is to be corrected.
 CORRECTION = "correction"
 
@@ -65,7 +74,7 @@ class Result:
     """What a correction comes to, before anything of it has landed."""
 
     ranges: tuple[Window, ...]
-    chosen: Chosen
+    taken: Taken
     corrected: Corrected
     anew: Anew
     takes_state: bool
@@ -76,7 +85,7 @@ class Result:
         ops = Counter(changes.column("_op").to_pylist())
         return {
             "rows_read_again": self.anew.commit.counts["rows_in"],
-            "folded_rows": self.chosen.rows,
+            "folded_rows": self.taken.rows,
             "inserted": ops["+I"],
             "updated": ops["+U"],
             "deleted": ops["-D"],
@@ -102,14 +111,24 @@ def require_correctable(query: Query) -> None:
             "LMR0724",
             f'windows of view "{query.view}" cannot be computed anew',
             detail="Its rows take the time at which they were read, and the source does not tell that any more.",
-            hint="Give the source an event time: docs/reference/configuration.md.",
+            hint="Give the source an event time (docs/reference/configuration.md), and build the view anew.",
+            committed="Nothing was changed.",
         )
 
 
-def concerns(runtime: Runtime, planned: PlanRow) -> bool:
-    """Whether there is anything to compute anew: a fold-back needs rows that fit."""
-    correction = Correction.of(planned)
-    return correction.kind != FOLD or chosen_by(runtime, planned, correction.where).rows > 0
+def is_due(runtime: Runtime, planned: PlanRow) -> bool:
+    """Whether there is anything to compute anew: a fold-back needs rows that fit.
+
+    What stands in the way is told here, before the plan is written: an epoch that was planned must be possible.
+    """
+    ranges, chosen = _chosen(runtime, planned, Correction.of(planned))
+    if planned.epoch_kind == FOLD and not chosen.rows:
+        require_late_kept(runtime, planned)
+        return False
+    needed = rows_of(runtime.plan.query, _scope(runtime, ranges)[0])
+    require_known(runtime, planned, taken_in(runtime, planned, ranges, chosen), needed)
+    retained(runtime, tables_of_views(runtime, planned), needed)
+    return True
 
 
 def run_correction(runtime: Runtime, planned: PlanRow, run_epoch: RunEpoch) -> CommitRow:
@@ -131,26 +150,30 @@ def run_correction(runtime: Runtime, planned: PlanRow, run_epoch: RunEpoch) -> C
 @contextmanager
 def result_of(runtime: Runtime, planned: PlanRow, run_epoch: RunEpoch) -> Iterator[Result]:
     """Compute the windows anew and compare; nothing is written to the view's tables."""
-    correction = Correction.of(planned)
+    query = runtime.plan.query
     with runtime.timed("choose"):
-        ranges, chosen = _chosen(runtime, planned, correction)
+        ranges, chosen = _chosen(runtime, planned, Correction.of(planned))
+        taken = taken_in(runtime, planned, ranges, chosen)
     scope, takes_state = _scope(runtime, ranges)
-    shutil.rmtree(scratch_of(runtime), ignore_errors=True)
-    folding = chosen if correction.kind == FOLD else None
-    excluded = left_out(runtime, planned, folding, scratch_of(runtime) / "left_out.parquet")
-    with computed_anew(runtime, planned, scope, excluded, run_epoch) as anew:
+    needed = rows_of(query, scope)
+    require_known(runtime, planned, taken, needed)
+    shutil.rmtree(scratch_of(runtime, planned), ignore_errors=True)
+    excluded = left_out(runtime, planned, taken, needed, scratch_of(runtime, planned) / "left_out.parquet")
+    with computed_anew(runtime, planned, needed, excluded, run_epoch) as anew:
         with runtime.timed("compare"):
-            both = Both(_shown(runtime, planned, scope), anew.files(f.OUTPUT), _still_open(runtime, anew))
-            corrected = corrections(runtime.plan.query, both, scope)
-        yield Result(ranges, chosen, corrected, anew, takes_state or corrected.takes_state)
+            compared = (EVER,) if everything(query) else ranges
+            corrected = corrections(query, _both(runtime, planned, anew, compared), compared)
+        if corrected.sessions is not None:
+            taken = taken_by_sessions(runtime, planned, taken, corrected.sessions.spans)
+            takes_state = corrected.sessions.takes_state
+        yield Result(ranges, taken, corrected, anew, takes_state)
 
 
 def _chosen(runtime: Runtime, planned: PlanRow, correction: Correction) -> tuple[tuple[Window, ...], Chosen]:
     if correction.kind == FOLD:
         chosen = chosen_by(runtime, planned, correction.where)
         return chosen.ranges, chosen
-    ranges = joined(correction.ranges or _changed_upstream(runtime, planned))
-    return ranges, chosen_in(runtime, planned, ranges)
+    return joined(correction.ranges or _changed_upstream(runtime, planned)), Chosen()
 
 
 def _changed_upstream(runtime: Runtime, planned: PlanRow) -> Iterator[Window]:
@@ -160,15 +183,15 @@ def _changed_upstream(runtime: Runtime, planned: PlanRow) -> Iterator[Window]:
         yield EVER
         return
     batch = read(runtime, pinned_commits(planned), planned.processing_time)
-    if batch.frame is None:
-        return
+    assert batch.frame is not None
+    assert query.window is not None
+    rows = batch.frame.filter(f"{TIME} IS NOT NULL")
     if isinstance(query.window, Session):
-        start, end = f"{TIME} - pmod({TIME}, {query.window.gap}L)", f"{TIME} - pmod({TIME}, {query.window.gap}L) + 1L"
+        cells = rows.selectExpr(f"{TIME} - pmod({TIME}, {query.window.gap}L) AS cell", TIME)
+        spans = runtime.aggregated(cells, ["cell"], {"low": f"min({TIME})", "high": f"max({TIME}) + 1L"})
     else:
-        assert query.window is not None
         start = pane_start_sql(query.window, TIME)
-        end = pane_end_sql(query.window, start)
-    spans = batch.frame.filter(f"{TIME} IS NOT NULL").selectExpr(f"{start} AS low", f"{end} AS high").distinct()
+        spans = rows.selectExpr(f"{start} AS low", f"{pane_end_sql(query.window, start)} AS high").distinct()
     yield from (Window(row["low"], row["high"]) for row in spans.collect())
     batch.release()
 
@@ -178,9 +201,7 @@ def _scope(runtime: Runtime, ranges: Sequence[Window]) -> tuple[tuple[Window, ..
     query = runtime.plan.query
     if everything(query):
         return (EVER,), not query.passes_rows
-    if not ranges:
-        return (), False
-    if isinstance(query.window, Session):
+    if not ranges or isinstance(query.window, Session):
         return tuple(ranges), False
     assert query.window is not None
     until = closed_until(query, runtime.clocks.watermark)
@@ -191,18 +212,20 @@ def _scope(runtime: Runtime, ranges: Sequence[Window]) -> tuple[tuple[Window, ..
     return joined([*ranges, Window(first, ALWAYS)]), True
 
 
-def _shown(runtime: Runtime, planned: PlanRow, scope: Sequence[Window]) -> list[str]:
-    """The files of the table that can hold windows of the scope; of sessions all, since one may come to touch any."""
-    table = runtime.store.table(f.OUTPUT)
+def _both(runtime: Runtime, planned: PlanRow, anew: Anew, ranges: Sequence[Window]) -> Both:
+    """What is held against what: files of the table that can hold windows of the ranges; of sessions all of them."""
+    table, is_session = runtime.store.table(f.OUTPUT), isinstance(runtime.plan.query.window, Session)
     files = table.files_at(planned.tables.get(f.OUTPUT))
-    if not isinstance(runtime.plan.query.window, Session):
-        low = min((r.start for r in scope), default=ALWAYS)
+    if not is_session:
+        low = min((r.start for r in ranges), default=ALWAYS)
         files = [file for file in files if END not in file.high or int(file.high[END]) > low]
-    return table.absolute(files)
-
-
-def _still_open(runtime: Runtime, anew: Anew) -> list[str]:
-    return anew.files(f.PARTIALS) if isinstance(runtime.plan.query.window, Session) else []
+    state = runtime.store.table(f.PARTIALS)
+    return Both(
+        shown=table.absolute(files),
+        anew=anew.files(f.OUTPUT),
+        open_before=state.absolute(state.files_at(planned.tables.get(f.PARTIALS))) if is_session else (),
+        open_anew=anew.files(f.PARTIALS) if is_session else (),
+    )
 
 
 # --- files ---------------------------------------------------------------------------------------------------
@@ -213,10 +236,10 @@ def _written(runtime: Runtime, planned: PlanRow, result: Result) -> tuple[Folded
     shown = _files_by_path(runtime, planned)
     now, watermark = planned.processing_time, runtime.clocks.watermark
     begun = begin_changelog(runtime, planned) if found.changes.num_rows else []
-    aside, replaced_aside = marked(runtime, planned, result.chosen)
+    aside, replaced_aside = marked(runtime, planned, result.taken)
     emitted = Emitted(
         output=write_rows(runtime, planned, found.rows) if found.rows.num_rows else [],
-        failures=[],
+        failures=new_failures(runtime, planned, result.anew, result.ranges),
         replaced=[shown[path] for path in found.touched],
         changes=[*begun, *write_changes(runtime, found.changes, now=now, watermark=watermark)]
         if found.changes.num_rows
@@ -237,38 +260,20 @@ def _state(runtime: Runtime, planned: PlanRow, result: Result) -> Closing:
     until = closed_until(runtime.plan.query, runtime.clocks.watermark)
     if not result.takes_state:
         return Closing(None, 0, [], [], until)
-    opened = result.anew.runtime.timers
+    gone, live = state_taken(runtime, planned, result.anew, result.corrected.sessions)
     return Closing(
         merged=None,
         rows=0,
-        gone=runtime.store.table(f.PARTIALS).files_at(planned.tables[f.PARTIALS]),
-        live=_taken_over(runtime, result.anew),
+        gone=gone,
+        live=live,
         until=until,
-        opened=opened,
+        opened=result.anew.runtime.timers,
         replaces_timers=True,
     )
 
 
-def _taken_over(runtime: Runtime, anew: Anew) -> list[DataFile]:
-    """The partials that were computed anew, as files of this view's state."""
-    theirs, mine = anew.runtime.store.table(f.PARTIALS), runtime.store.table(f.PARTIALS)
-    folder = f"e{runtime.epoch:010d}-{uuid.uuid4().hex[:8]}"
-    for number, file in enumerate(theirs.files_at(anew.commit.tables.get(f.PARTIALS))):
-        source = Path(file.path)
-        bucket = next(part for part in source.parts if "=" in part)
-        target = mine.root / folder / bucket / f"part-{number}.parquet"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(theirs.root / source, target)
-    runtime.store.after_write(f"{f.PARTIALS} files")
-    return data_files(mine.root, folder)
-
-
 def _commit_row(runtime: Runtime, planned: PlanRow, result: Result) -> CommitRow:
-    again = result.anew.runtime
-    timers = again.timers if result.takes_state else runtime.timers
-    carried = runtime.carried
-    if result.takes_state:
-        carried = replace(carried, waiting=again.carried.waiting, failing=again.carried.failing)
+    timers = result.anew.runtime.timers if result.takes_state else runtime.timers
     return CommitRow(
         epoch=planned.epoch,
         epoch_kind=planned.epoch_kind,
@@ -285,11 +290,30 @@ def _commit_row(runtime: Runtime, planned: PlanRow, result: Result) -> CommitRow
             **result.counts,
             "windows_open": len(timers),
         },
-        carried=carried.to_json(),
-        corrected={
-            "ranges": [[r.start, r.end] for r in result.ranges],
-            "partitions": result.by_partition(runtime.plan.query),
-        },
+        carried=_carried(runtime, result).to_json(),
+        corrected=_account(runtime, result),
         taken=[None] * len(planned.sources["commits"]),
         seconds={step: round(seconds, 4) for step, seconds in runtime.seconds.items()},
     )
+
+
+def _account(runtime: Runtime, result: Result) -> dict[str, Any]:
+    """Which windows were computed anew (those that overlap the ranges; sessions as they are), and what changed."""
+    found: dict[str, Any] = {"ranges": [[r.start, r.end] for r in result.ranges]}
+    if result.corrected.sessions is not None:
+        bounds = result.corrected.sessions.spans.select(["low", "high"]).to_pylist()
+        found["sessions"] = [[r.start, r.end] for r in joined(Window(b["low"], b["high"]) for b in bounds)]
+    return {**found, "partitions": result.by_partition(runtime.plan.query)}
+
+
+def _carried(runtime: Runtime, result: Result) -> Carried:
+    """What the windows that were not computed anew wait for is still to come; what fails is known anew of all."""
+    if not result.takes_state:
+        return runtime.carried
+    failing = {**runtime.carried.failing, **result.anew.runtime.carried.failing}
+    if result.corrected.sessions is None:
+        failing = dict(result.anew.runtime.carried.failing)
+    if everything(runtime.plan.query):
+        return replace(runtime.carried, waiting=frozenset(), failing=failing)
+    waiting = (w for w in runtime.carried.waiting if w is None or not overlap(w, result.ranges))
+    return replace(runtime.carried, waiting=frozenset(waiting), failing=failing)

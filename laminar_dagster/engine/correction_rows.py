@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 
 from laminar_dagster.engine.differences import COPIES, PLACE, Difference, Scope, compared, multiset_difference
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
+from laminar_dagster.engine.recomputing import PASSES, shows_hidden
 from laminar_dagster.engine.shown import END, START, ShownColumns, shown_columns
 from laminar_dagster.plan.plan import key_column
 from laminar_dagster.semantics.query import Query
-from laminar_dagster.semantics.ranges import EVER
 from laminar_dagster.semantics.windows import Session, Window
 
 if TYPE_CHECKING:
@@ -25,53 +25,80 @@ NOTHING = pa.table({"_op": pa.array([], pa.string())})
 
 @dataclass(frozen=True)
 class Both:
-    """Paths of Parquet files: the table as it is shown, the same computed anew, and what stays open of the latter."""
+    """Paths of Parquet files: the table as it is shown, and computed anew; of sessions also what is open in each."""
 
     shown: Sequence[str]
     anew: Sequence[str]
-    still_open: Sequence[str] = ()
+    open_before: Sequence[str] = ()
+    open_anew: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Sessions that are computed anew: where the open ones lie in the state, before and now (files and rows), and the
+    bounds and keys of all there are now."""
+
+    leave: pa.Table
+    enter: pa.Table
+    spans: pa.Table
+
+    @property
+    def takes_state(self) -> bool:
+        return bool(self.leave.num_rows or self.enter.num_rows)
 
 
 @dataclass(frozen=True)
 class Corrected:
-    """`takes_state`: whether sessions that are open are among what changes, so that the state must be taken too."""
-
     found: Difference
-    takes_state: bool = False
-    spans: Sequence[Window] = field(default_factory=tuple)
+    sessions: Sessions | None = None
 
 
 def corrections(query: Query, both: Both, ranges: Sequence[Window]) -> Corrected:
     """The rows of windows that overlap the ranges; sessions whole, with all that they come to touch."""
-    any_file = next(iter([*both.anew, *both.shown]), None)
-    if any_file is None:
+    any_file = next(iter([*both.shown, *both.anew]), None)
+    if any_file is None and not (both.open_before or both.open_anew):
         return Corrected(Difference(NOTHING, pa.table({}), []))
-    like = pq.read_schema(any_file).remove_metadata()
     columns = shown_columns(query)
     with connection() as db:
         _load_ranges(db, ranges)
         _load(db, "shown_rows", columns, both.shown, any_file)
-        _load(db, "anew_rows", columns, both.anew, any_file)
-        if isinstance(query.window, Session):
-            takes_state = _choose_sessions(db, query, columns, both.still_open)
-        else:
-            takes_state = False
+        _load(db, "anew_rows", columns, both.anew, any_file, shows_hidden=shows_hidden(query))
+        sessions = _choose_sessions(db, query, columns, both) if isinstance(query.window, Session) else None
+        if sessions is None:
             _choose_windows(db, columns)
-        found = _difference(db, query, columns, both, like)
-    return Corrected(found, takes_state)
+        if any_file is None:
+            return Corrected(Difference(NOTHING, pa.table({}), []), sessions)
+        like = pq.read_schema(any_file).remove_metadata()
+        return Corrected(_difference(db, query, columns, both, like), sessions)
 
 
 def _load_ranges(db: DuckDBPyConnection, ranges: Sequence[Window]) -> None:
-    rows = pa.table({"low": [r.start for r in ranges], "high": [r.end for r in ranges]})
+    rows = pa.table({"low": pa.array([r.start for r in ranges], pa.int64()), "high": [r.end for r in ranges]})
     db.register("given_ranges", rows)
     db.execute("CREATE TEMP TABLE ranges AS SELECT * FROM given_ranges")
 
 
-def _load(db: DuckDBPyConnection, name: str, columns: ShownColumns, files: Sequence[str], any_file: str) -> None:
-    """All rows, each with its place."""
+def _load(
+    db: DuckDBPyConnection,
+    name: str,
+    columns: ShownColumns,
+    files: Sequence[str],
+    any_file: str | None,
+    *,
+    shows_hidden: bool = False,
+) -> None:
+    """All rows, each with its place; and whether HAVING lets it be seen."""
+    if any_file is None:
+        none = f"NULL::BIGINT AS {START}, NULL::BIGINT AS {END}, '' AS _file, 0::BIGINT AS _row"
+        db.execute(f"CREATE TEMP TABLE {name} AS SELECT {none}, true AS {PASSES} LIMIT 0")
+        return
     wanted = ", ".join(quoted(column) for column in columns.all)
     rows = f"FROM {parquet(files or [any_file], *PLACE)}{'' if files else ' LIMIT 0'}"
-    db.execute(f"CREATE TEMP TABLE {name} AS SELECT {wanted}, filename AS _file, file_row_number AS _row {rows}")
+    passes = f"{PASSES} IS TRUE" if shows_hidden and files else "true"
+    db.execute(
+        f"""CREATE TEMP TABLE {name} AS
+            SELECT {wanted}, filename AS _file, file_row_number AS _row, {passes} AS {PASSES} {rows}"""
+    )
 
 
 def _choose_windows(db: DuckDBPyConnection, columns: ShownColumns) -> None:
@@ -84,49 +111,57 @@ def _choose_windows(db: DuckDBPyConnection, columns: ShownColumns) -> None:
 # --- sessions ------------------------------------------------------------------------------------------------
 
 
-def _choose_sessions(db: DuckDBPyConnection, query: Query, columns: ShownColumns, still_open: Sequence[str]) -> bool:
+def _choose_sessions(db: DuckDBPyConnection, query: Query, columns: ShownColumns, both: Both) -> Sessions:
     """Sessions in the ranges, and those that share rows with a chosen one: a late row may have joined several."""
-    _load_spans(db, query, columns, still_open)
+    keys = len(query.keys) if query.tells_results_apart else 0
+    _load_spans(db, columns, both, keys)
     _choose(db, "EXISTS (SELECT 1 FROM ranges r WHERE s.low < r.high AND s.high > r.low)")
-    shares = "c.key = s.key AND c.low <= s.high AND s.low <= c.high AND (c.side = 'shown') <> (s.side = 'shown')"
-    while _choose(db, f"EXISTS (SELECT 1 FROM spans c WHERE c.chosen AND {shares})") or _choose_open(db):
+    same = [f"c.k{i} IS NOT DISTINCT FROM s.k{i}" for i in range(keys)]
+    shares = " AND ".join([*same, "c.low <= s.high AND s.low <= c.high AND c.is_new <> s.is_new"])
+    while _choose(db, f"EXISTS (SELECT 1 FROM spans c WHERE c.chosen AND {shares})"):
         pass
-    for side in ("shown", "anew"):
+    for name in ("shown_rows", "anew_rows"):
         db.execute(
-            f"""CREATE TEMP TABLE chosen_{side}_rows AS SELECT t.* FROM {side}_rows t
-                JOIN spans s ON s.side = '{side}' AND s.chosen AND s.file = t._file AND s.place = t._row"""
+            f"""CREATE TEMP TABLE chosen_{name} AS SELECT t.* FROM {name} t
+                JOIN spans s ON s.side = '{name}' AND s.chosen AND s.file = t._file AND s.place = t._row
+                WHERE t.{PASSES}"""
         )
-    return _count(db, "side = 'open' AND chosen") > 0
+    named = [f"k{i} AS {quoted(query.keys[i].name)}" for i in range(keys)]
+    spans = db.sql(f"SELECT {', '.join(['low', 'high', *named])} FROM spans WHERE chosen AND is_new").to_arrow_table()
+    return Sessions(_places(db, "open_before"), _places(db, "open_anew"), spans)
 
 
-def _load_spans(db: DuckDBPyConnection, query: Query, columns: ShownColumns, still_open: Sequence[str]) -> None:
-    by_key = query.tells_results_apart and bool(columns.keys)
-    keys = f"hash({', '.join(map(quoted, columns.keys))})" if by_key else "0::UBIGINT"
-    parts = [
-        f"SELECT '{side}' AS side, _file AS file, _row AS place, {START} AS low, {END} AS high, {keys} AS key "
-        f"FROM {side}_rows"
-        for side in ("shown", "anew")
+def _load_spans(db: DuckDBPyConnection, columns: ShownColumns, both: Both, keys: int) -> None:
+    parts = []
+    if both.shown or both.anew:
+        named = "".join(f", {quoted(columns.keys[i])} AS k{i}" for i in range(keys))
+        parts += [
+            f"SELECT '{side}' AS side, _file AS file, _row AS place, {START} AS low, {END} AS high{named} FROM {side}"
+            for side in ("shown_rows", "anew_rows")
+        ]
+    named = "".join(f", {key_column(i)} AS k{i}" for i in range(keys))
+    parts += [
+        f"SELECT '{side}' AS side, filename AS file, file_row_number AS place, pane_start AS low, pane_end AS high"
+        f"{named} FROM {parquet(files, *PLACE)}"
+        for side, files in (("open_before", both.open_before), ("open_anew", both.open_anew))
+        if files
     ]
-    if still_open:
-        names = ", ".join(key_column(i) for i in range(len(query.keys)))
-        key = f"hash({names})" if by_key else "0::UBIGINT"
-        parts.append(f"SELECT 'open', '', 0, pane_start, pane_end, {key} FROM {parquet(still_open)}")
-    db.execute(f"CREATE TEMP TABLE spans AS SELECT *, false AS chosen FROM ({' UNION ALL '.join(parts)})")
+    is_new = "side IN ('anew_rows', 'open_anew') AS is_new"
+    db.execute(f"CREATE TEMP TABLE spans AS SELECT *, {is_new}, false AS chosen FROM ({' UNION ALL '.join(parts)})")
 
 
 def _choose(db: DuckDBPyConnection, condition: str) -> bool:
-    before = _count(db, "chosen")
+    before = _chosen(db)
     db.execute(f"UPDATE spans s SET chosen = true WHERE NOT chosen AND {condition}")
-    return _count(db, "chosen") > before
+    return _chosen(db) > before
 
 
-def _choose_open(db: DuckDBPyConnection) -> bool:
-    """Where one open session is computed anew, all are: the state is replaced as a whole."""
-    return _count(db, "side = 'open' AND chosen") > 0 and _choose(db, "s.side = 'open'")
+def _chosen(db: DuckDBPyConnection) -> int:
+    return int((db.sql("SELECT count(*) FROM spans WHERE chosen").fetchone() or (0,))[0])
 
 
-def _count(db: DuckDBPyConnection, condition: str) -> int:
-    return int((db.sql(f"SELECT count(*) FROM spans WHERE {condition}").fetchone() or (0,))[0])
+def _places(db: DuckDBPyConnection, side: str) -> pa.Table:
+    return db.sql(f"SELECT file, place AS row FROM spans WHERE chosen AND side = '{side}'").to_arrow_table()
 
 
 # --- rows ----------------------------------------------------------------------------------------------------
@@ -136,7 +171,8 @@ def _difference(db: DuckDBPyConnection, query: Query, columns: ShownColumns, bot
     if not query.tells_results_apart:
         return _of_rows(db, columns, both, like)
     db.execute("CREATE TEMP TABLE old AS SELECT * FROM chosen_shown_rows")
-    db.execute("CREATE TEMP TABLE results AS SELECT * EXCLUDE (_file, _row), NULL AS _reason FROM chosen_anew_rows")
+    computed = f"SELECT * EXCLUDE (_file, _row, {PASSES}), NULL AS _reason FROM chosen_anew_rows"
+    db.execute(f"CREATE TEMP TABLE results AS {computed}")
     near = frozenset(named.name for named in query.output if named.type.is_float)
     return compared(db, columns, Scope(near=near), like)
 
@@ -161,7 +197,3 @@ def _of_rows(db: DuckDBPyConnection, columns: ShownColumns, both: Both, like: pa
 def everything(query: Query) -> bool:
     """Whether a correction concerns the whole table: nothing tells which results rows of a range had a part in."""
     return query.window is None or query.gap_fill is not None
-
-
-def scope_of(query: Query, ranges: Sequence[Window]) -> tuple[Window, ...]:
-    return (EVER,) if everything(query) else tuple(ranges)

@@ -14,6 +14,7 @@ from laminar_dagster.engine.batch import reads_the_watermark_column
 from laminar_dagster.engine.landing import pinned_commits
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.sources.commits import Connector, Limit, SourceCommit, SourceFile
+from laminar_dagster.engine.sources.delta_changes import DeltaChangesConnector
 from laminar_dagster.engine.sources.kafka import KafkaConnector
 from laminar_dagster.engine.sources.parquet import parquet_frame
 from laminar_dagster.engine.sources.view import ViewConnector
@@ -22,7 +23,7 @@ from laminar_dagster.plan.plan import WEIGHT_COLUMN
 from laminar_dagster.semantics.query import Field
 from laminar_dagster.semantics.ranges import overlap
 from laminar_dagster.semantics.windows import Window
-from state_store import PlanRow, StoreReader
+from state_store import PlanRow, StoreError, StoreReader
 from state_store import format as f
 
 if TYPE_CHECKING:
@@ -53,10 +54,21 @@ class ViewTable:
         if commit is None:
             return []
         table = reader.table(f.OUTPUT)
-        files = tuple(
-            SourceFile(str(table.root / file.path), file.size, file.rows) for file in reader.files(f.OUTPUT, commit)
-        )
+        try:
+            shown = reader.files(f.OUTPUT, commit)
+        except StoreError as problem:
+            raise self._forgotten(problem) from problem
+        files = tuple(SourceFile(str(table.root / file.path), file.size, file.rows) for file in shown)
         return [SourceCommit(self.source.name, str(self.epoch), 0, files)] if files else []
+
+    def _forgotten(self, problem: StoreError) -> LaminarError:
+        return LaminarError(
+            "LMR0723",
+            f'view "{self.source.name}" no longer has its table as of epoch {self.epoch}',
+            detail=problem.render(),
+            hint="Run this view, so that it has taken what the other one shows now, and try again.",
+            committed="Nothing was changed.",
+        )
 
     def backlog(self, position: Any) -> int:
         return 0 if position else 1
@@ -123,28 +135,29 @@ def _file_lies_apart(file: SourceFile, needed: Sequence[Window]) -> bool:
 
 
 def _require(runtime: Runtime, commits: Sequence[SourceCommit]) -> None:
-    gone = [
-        (commit, file)
-        for commit in commits
-        for file in commit.files
-        if not file.is_range and not (Path(file.path).exists() and Path(file.path).stat().st_size == file.size)
-    ]
+    """Everything that is to be read must be there: nobody notices rows that are missing from a sum."""
+    gone = [f"{file.path} (commit {commit.id})" for commit in commits for file in commit.files if not _is_there(file)]
+    for name, connector in runtime.connectors.items():
+        mine = [commit for commit in commits if commit.source == name]
+        if isinstance(connector, KafkaConnector):
+            lost = connector.expired(mine).items()
+            gone += [f"{connector.topic}, partition {n}: offsets {r.first} to {r.end - 1}" for n, r in sorted(lost)]
+        if isinstance(connector, DeltaChangesConnector):
+            gone += map(str, connector.unreadable(mine))
     if gone:
         raise _not_retained(runtime, gone)
-    for name, connector in runtime.connectors.items():
-        if isinstance(connector, KafkaConnector):
-            mine = [commit for commit in commits if commit.source == name]
-            connector.require_kept(mine, runtime.plan.query.view, "Nothing was changed.")
 
 
-def _not_retained(runtime: Runtime, gone: Sequence[tuple[SourceCommit, SourceFile]]) -> LaminarError:
-    sources = ", ".join(sorted({f'"{commit.source}"' for commit, _ in gone}))
-    listed = "".join(f"\n  {file.path} (commit {commit.id})" for commit, file in gone[:LISTED])
+def _is_there(file: SourceFile) -> bool:
+    return file.is_range or (Path(file.path).exists() and Path(file.path).stat().st_size == file.size)
+
+
+def _not_retained(runtime: Runtime, gone: Sequence[str]) -> LaminarError:
     more = f"\n  and {len(gone) - LISTED} more" if len(gone) > LISTED else ""
     return LaminarError(
         "LMR0723",
-        f'source {sources} no longer has all the rows that windows of view "{runtime.plan.query.view}" were made of',
-        detail=f"missing or changed since they were taken:{listed}{more}",
-        hint="Put the files back, or choose a later stretch of time.",
+        f'the rows that windows of view "{runtime.plan.query.view}" were made of are not all there any more',
+        detail="missing, or changed since they were taken:" + "".join(f"\n  {one}" for one in gone[:LISTED]) + more,
+        hint="Put back what is missing, or choose a stretch of time whose rows are all there.",
         committed="Nothing was changed.",
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 from laminar_dagster.engine.committed import open_timers, positions
 from laminar_dagster.engine.correction import (
     CORRECTION,
-    TICK,
-    UPSTREAM,
     Correction,
     Result,
-    concerns,
+    is_due,
     require_correctable,
     result_of,
 )
 from laminar_dagster.engine.cutting import epoch_of, is_correction
 from laminar_dagster.engine.epoch import run_epoch
+from laminar_dagster.engine.epoch_kinds import CHECK, TICK, UPSTREAM
 from laminar_dagster.engine.landing import pinned_commits
 from laminar_dagster.engine.maintenance import maintain_after_epoch
 from laminar_dagster.engine.quotas import up_to_the_limits
@@ -38,6 +37,7 @@ from laminar_dagster.plan.fingerprint import fingerprint, settings_fingerprint
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.time import from_datetime, to_iso
 from laminar_dagster.semantics.watermark import later, progress
+from laminar_dagster.semantics.windows import Window
 from state_store import CommitRow, MaintenancePolicy, PlanRow, StoreWriter
 from state_store import format as f
 from state_store.epochs import Tail
@@ -238,6 +238,8 @@ class ViewRun:
     def _pin(self, commits: list[SourceCommit], now: int, told: Told | None) -> PlanRow:
         runtime = self.runtime
         corrects = is_correction(runtime.plan.query, commits)
+        if corrects:
+            require_correctable(runtime.plan.query)
         planned = PlanRow(
             epoch=(self.last.epoch if self.last else 0) + 1,
             epoch_kind=UPSTREAM if corrects else TICK,
@@ -261,11 +263,14 @@ class ViewRun:
 
     def correct(self, correction: Correction) -> CommitRow | None:
         """Compute windows anew and commit the difference; None if there is nothing that could be corrected."""
+        require_correctable(self.runtime.plan.query)
+        if self.unfinished is not None:
+            self.step()
         planned = self._planned(correction)
-        if planned is None or not concerns(self.runtime, planned):
-            return None
-        self.runtime.store.begin(planned)
-        commit = self._run(planned)
+        commit = None
+        if planned is not None and is_due(self.runtime, planned):
+            self.runtime.store.begin(planned)
+            commit = self._run(planned)
         self.deliveries.catch_up()
         self.deliveries.require_success()
         return commit
@@ -273,18 +278,30 @@ class ViewRun:
     @contextmanager
     def preview(self, correction: Correction) -> Iterator[Result | None]:
         """What a correction would change; nothing of it is written."""
+        require_correctable(self.runtime.plan.query)
+        if self.unfinished is not None:
+            raise _cut_short(self.runtime.plan.query.view, self.unfinished.epoch, _standing(self.last))
         planned = self._planned(correction)
-        if planned is None or not concerns(self.runtime, planned):
+        if planned is None or not is_due(self.runtime, planned):
             yield None
             return
         with result_of(self.runtime, planned, run_epoch) as result:
             yield result
 
+    @contextmanager
+    def computed_anew(self, ranges: Sequence[Window]) -> Iterator[Result | None]:
+        """Windows as the rows say that count in the view now; nothing is written, an epoch cut short stays so."""
+        planned = self._planned(Correction(CHECK, tuple(ranges)))
+        if planned is None or self.last is None:
+            yield None
+            return
+        as_committed = replace(planned, tables=self.last.tables)
+        is_due(self.runtime, as_committed)
+        with result_of(self.runtime, as_committed, run_epoch) as result:
+            yield result
+
     def _planned(self, correction: Correction) -> PlanRow | None:
-        """The correction's plan, after the epoch that was cut short is finished; None where nothing is committed."""
-        require_correctable(self.runtime.plan.query)
-        if self.unfinished is not None:
-            self.step()
+        """The correction's plan; None where nothing is committed."""
         runtime = self.runtime
         if self.last is None:
             return None
@@ -362,3 +379,13 @@ def _standing(commit: CommitRow | None) -> str:
     if commit is None:
         return "Nothing is committed yet."
     return f"Epoch {commit.epoch} is committed (at {to_iso(commit.written_at)}), and all before it."
+
+
+def _cut_short(view: str, epoch: int, committed: str) -> LaminarError:
+    return LaminarError(
+        "LMR0726",
+        f'epoch {epoch} of view "{view}" was cut short, and a dry run does not finish it',
+        hint="Run the view; the dry run then shows what a correction of the finished view would change.",
+        committed=committed,
+        next_command=f"laminar run {view}",
+    )

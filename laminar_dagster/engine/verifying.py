@@ -2,6 +2,7 @@
 
 The recomputation is the view itself, from an empty state. Results do not depend on how rows were cut into epochs, so it
 takes large ones; where they depend on the clock, it does the epochs of the view's log once more, each at its own time.
+Windows that were corrected are computed from all rows that count in them since: late ones too, if they were taken in.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laminar_dagster.engine.correction import BACKFILL, FOLD
 from laminar_dagster.engine.differences import FLOATS_DIFFER_BY
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
+from laminar_dagster.engine.epoch_kinds import BACKFILL, FOLD
+from laminar_dagster.engine.late_rows import corrected_ranges
+from laminar_dagster.engine.recomputing import PASSES, shows_hidden
 from laminar_dagster.engine.run import RunOptions, ViewRun, open_view
 from laminar_dagster.engine.shown import END, START
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
 from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.ranges import ALWAYS, EVER, joined
+from laminar_dagster.semantics.windows import Window
 from state_store import CommitRow, PlanRow, StoreReader
 from state_store import format as f
-from state_store.changelog import EPOCH, EVENT_TIME
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
 Log = Sequence[tuple[PlanRow, CommitRow]]
 LISTED = 20
 SHOWN, EXPECTED = "shown", "expected"
-ALWAYS = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,8 @@ class Difference:
 class Verified:
     """`missing` are rows that the view should have, `unexpected` those that it should not.
 
-    `corrected` is how many ends of windows were left out, as corrections changed them; `gone` how many commits the
-    sources no longer hold, where epochs of the log were done once more.
+    `corrected` is how many of the windows a correction had computed anew before; `gone` how many commits the sources no
+    longer hold, where epochs of the log were done once more.
     """
 
     rows: int
@@ -81,13 +84,17 @@ def verify(plan: Plan, spark: SparkSession, *, project: Path, data: Path, range_
     if commit is None:
         return None
     log = [(planned, done) for planned, done in reader.log.history() if done.epoch <= commit.epoch]
-    with recomputed(plan, spark, log, project=project, data=data) as (again, gone):
+    with (
+        recomputed(plan, spark, log, project=project, data=data) as (again, gone),
+        corrected(plan, spark, commit, project=project, data=data) as correction,
+    ):
         last = again.commit() if again.exists else None
         watermarks = [commit.watermark, last.watermark if last else None]
         known = [watermark for watermark in watermarks if watermark is not None]
         if len(known) < len(watermarks):
             return None
-        found = compared(plan.query, reader, again, min(known) - plan.query.lateness, range_)
+        until = min(known) - plan.query.lateness
+        found = compared(plan.query, reader, Expected(again, correction), until, range_)
         return None if found is None else replace(found, gone=gone)
 
 
@@ -115,7 +122,7 @@ def goes_by_the_clock(query: Query, log: Log) -> bool:
     shards = len({source.name for source in sources}) > 1 or any(source.connector == "kafka" for source in sources)
     idle = any(source.idle_timeout is not None for source in sources)
     timed = query.null_event_time == FALLBACK or any(e.event_time == PROCESSING_TIME for e in query.inputs)
-    guarded = any(ahead for _, done in log for _, _, _, ahead in done.taken)
+    guarded = any(bounds is not None and bounds[-1] for _, done in log for bounds in done.taken)
     return shards or idle or timed or guarded
 
 
@@ -130,6 +137,63 @@ def _replay(view: ViewRun, log: Log) -> int:
     return sum(view.again(planned) for planned, _ in log if planned.epoch_kind not in (BACKFILL, FOLD))
 
 
+@dataclass(frozen=True)
+class Correction:
+    """Windows that overlap the ranges, computed anew from the rows that count in them: files, as a table."""
+
+    ranges: tuple[Window, ...]
+    rows: str | None
+
+    @property
+    def touched(self) -> str:
+        tests = (f"({START} < {r.end} AND {END} > {r.start})" for r in self.ranges)
+        return f"({' OR '.join(tests)})"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the view should show: the recomputation, and corrected windows in the place of what it has of them."""
+
+    again: StoreReader
+    correction: Correction | None = None
+
+    def parts(self) -> Iterator[str]:
+        """Tables, each with a condition, and whether it is of corrected windows as a column."""
+        table = _output(self.again)
+        if self.correction is None:
+            yield from ([] if table is None else [f"false AS _corrected FROM {table} WHERE true"])
+            return
+        if table is not None:
+            yield f"false AS _corrected FROM {table} WHERE NOT {self.correction.touched}"
+        if self.correction.rows is not None:
+            yield f"true AS _corrected FROM {self.correction.rows} WHERE {self.correction.touched}"
+
+
+@contextmanager
+def corrected(
+    plan: Plan, spark: SparkSession, commit: CommitRow, *, project: Path, data: Path
+) -> Iterator[Correction | None]:
+    """What was ever corrected of the view, computed anew; None if nothing was."""
+    query = plan.query
+    log = StoreReader(data / query.view).log
+    ranges = joined(r for epoch in log.commits(upto=commit.epoch) for r in corrected_ranges(epoch))
+    if not ranges:
+        yield None
+        return
+    if query.gap_fill is not None:
+        ranges = (EVER,)
+    options = RunOptions(now=lambda: commit.processing_time, lock=False)
+    with (
+        open_view(plan, spark, project=project, data=data, options=options) as view,
+        view.computed_anew(ranges) as result,
+    ):
+        files = [] if result is None else result.anew.files(f.OUTPUT)
+        table = parquet(files) if files else None
+        if table is not None and shows_hidden(query):
+            table = f"(SELECT * FROM {table} WHERE {PASSES})"
+        yield Correction(ranges, table)
+
+
 def require_window(query: Query) -> None:
     if query.window is None:
         raise LaminarError(
@@ -139,37 +203,24 @@ def require_window(query: Query) -> None:
         )
 
 
-def compared(query: Query, reader: StoreReader, again: StoreReader, until: int, range_: Range) -> Verified | None:
-    tables = {SHOWN: _output(reader), EXPECTED: _output(again)}
-    like = next((table for table in tables.values() if table is not None), None)
+def compared(query: Query, reader: StoreReader, expected: Expected, until: int, range_: Range) -> Verified | None:
+    shown = _output(reader)
+    mine = [] if shown is None else [f"false AS _corrected FROM {shown} WHERE true"]
+    tables = {SHOWN: mine, EXPECTED: list(expected.parts())}
+    like = next((part for parts in tables.values() for part in parts), None)
     if like is None:
         return None
     wanted = f"{END} <= {until} AND {START} >= {range_.since} AND {START} < {range_.to}"
     with connection() as db:
-        corrected = corrected_ends(db, reader)
-        for name, table in tables.items():
-            rows = f"{like} WHERE false" if table is None else f"{table} WHERE {wanted}"
-            db.execute(f"CREATE TEMP TABLE {name} AS SELECT {_columns(query)}, {START}, {END} FROM {rows}")
-            db.execute(f"DELETE FROM {name} WHERE {END} IN ({_listed(corrected)})")
-        counts = db.sql(f"SELECT count(*), count(DISTINCT {START}) FROM {EXPECTED}").fetchone()
+        for name, parts in tables.items():
+            columns = f"SELECT {_columns(query)}, {START}, {END},"
+            rows = [f"{columns} {part} AND {wanted}" for part in parts] or [f"{columns} {like} AND false"]
+            db.execute(f"CREATE TEMP TABLE {name} AS {' UNION ALL '.join(rows)}")
+        windows = f"count(DISTINCT {START}), count(DISTINCT {START}) FILTER (_corrected)"
+        counts = db.sql(f"SELECT count(*), {windows} FROM {EXPECTED}").fetchone()
         missing, unexpected = _only_in(db, query, EXPECTED, SHOWN), _only_in(db, query, SHOWN, EXPECTED)
-    rows, windows = counts or (0, 0)
-    return Verified(rows, windows, until, missing, unexpected, len(corrected))
-
-
-def corrected_ends(db: DuckDBPyConnection, reader: StoreReader) -> list[int]:
-    """Where windows end that a backfill or a fold-back changed: they say more than a run over the sources would."""
-    epochs = [commit.epoch for commit in reader.log.commits() if commit.epoch_kind in (BACKFILL, FOLD)]
-    files = reader.files(f.CHANGELOG) if epochs else []
-    if not files:
-        return []
-    changes = parquet(reader.table(f.CHANGELOG).absolute(files))
-    found = db.sql(f"SELECT DISTINCT epoch_us({EVENT_TIME}) FROM {changes} WHERE {EPOCH} IN ({_listed(epochs)})")
-    return sorted(end for (end,) in found.fetchall())
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers)) or "NULL"
+    rows_, windows_, corrected_ = counts or (0, 0, 0)
+    return Verified(rows_, windows_, until, missing, unexpected, corrected_)
 
 
 def _columns(query: Query) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from laminar_dagster.semantics.windows import FixedWindow, Window, longest_window
+from laminar_dagster.semantics.windows import Cumulate, FixedWindow, Hop, Window, floor_to, longest_window
 
 ALWAYS = 1 << 62
 EVER = Window(-ALWAYS, ALWAYS)
@@ -19,6 +19,29 @@ def joined(ranges: Iterable[Window]) -> tuple[Window, ...]:
         else:
             found.append(stretch)
     return tuple(found)
+
+
+def reach(kind: FixedWindow, ranges: Iterable[Window]) -> tuple[Window, ...]:
+    """The moments of all windows that overlap the ranges: these windows, whole."""
+    return joined(whole for stretch in ranges if (whole := _reach(kind, stretch)) is not None)
+
+
+def _reach(kind: FixedWindow, stretch: Window) -> Window | None:
+    if stretch.start <= -ALWAYS or stretch.end >= ALWAYS:
+        longest = longest_window(kind) or 0
+        return Window(max(stretch.start - longest, -ALWAYS), min(stretch.end + longest, ALWAYS))
+    if isinstance(kind, Hop):
+        first = floor_to(stretch.start - kind.size, kind.slide, kind.offset) + kind.slide
+        last = floor_to(stretch.end - 1, kind.slide, kind.offset)
+        return Window(first, last + kind.size) if first <= last else None
+    if isinstance(kind, Cumulate):
+        return Window(floor_to(stretch.start, kind.size, 0), floor_to(stretch.end - 1, kind.size, 0) + kind.size)
+    return Window(kind.pane(stretch.start).start, kind.pane(stretch.end - 1).end)
+
+
+def lies_inside(kind: FixedWindow, moment: int, ranges: Sequence[Window]) -> bool:
+    """Whether every window that a moment is in overlaps the ranges."""
+    return all(overlap(window, ranges) for window in kind.assign(moment))
 
 
 def rows_needed(kind: FixedWindow, ranges: Sequence[Window]) -> tuple[Window, ...]:

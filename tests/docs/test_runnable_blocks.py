@@ -15,7 +15,9 @@ from tests.docs.pages import ROOT, Command, SavedFile, same, steps
 RUNNABLE = {
     "README.md": 4,
     "docs/tutorial/first-view.md": 4,
+    "docs/how-to/backfill-a-day.md": 5,
     "docs/how-to/deliver-to-sinks.md": 3,
+    "docs/how-to/fold-late-rows.md": 5,
     "docs/how-to/follow-changes.md": 5,
     "docs/how-to/use-from-python.md": 1,
 }

@@ -1,131 +1,117 @@
-"""Corrections on random logs: a backfilled view is the view that would be if every row had been on time.
-
-The oracle is the plain reference, given all rows in one commit: nothing is late in it. The changelog sums to the table
-after every step.
-"""
+"""Corrections under random ticks, late rows, backfills and fold-backs, and on the cases that are hard."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from laminar_dagster.conformance.harness import Observed
-from laminar_dagster.conformance.laws import broken_laws, data_columns
-from laminar_dagster.conformance.reference_runner import ReferenceRunner
-from laminar_dagster.conformance.spark_runner import SparkRunner
-from laminar_dagster.semantics.time import HOUR, SECOND, from_iso
-from state_store import MaintenancePolicy
+from laminar_dagster.semantics.time import HOUR, SECOND
+from laminar_dagster.semantics.windows import Window
+from tests.engine.corrected_view import NOON, CorrectedView, Row, at
 
 pytestmark = pytest.mark.spark
 
-NOON = from_iso("2026-01-01T12:00:00Z")
-NOW = NOON + HOUR
-EVER = ((-(1 << 62), 1 << 62),)
-EAGER = MaintenancePolicy(files_per_bucket=2, merge_files=2, vacuum_every=1, retain_epochs=1)
 SOURCE = """
 CREATE SOURCE ev (k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND)
-WITH (connector = 'memory'{changes});
+WITH (connector = 'memory');
 """
 GROUPED = """
 CREATE MATERIALIZED VIEW out AS
 SELECT {shown}, COUNT(*) AS n, SUM(v) AS s, MAX(v) AS hi FROM {window} WHERE v <> 13
-GROUP BY window_start, window_end, k HAVING SUM(v) > 1 {fill} EMIT {strategy};
+GROUP BY window_start, window_end, k {rest};
 """
 BOUNDS = "window_start, window_end, k"
 TUMBLE = "TUMBLE(ev, ts, INTERVAL '10' SECOND)"
+HOP = "HOP(ev, ts, INTERVAL '4' SECOND, INTERVAL '10' SECOND)"
+CUMULATE = "CUMULATE(ev, ts, INTERVAL '5' SECOND, INTERVAL '15' SECOND)"
+SESSION = "SESSION(ev, ts, INTERVAL '3' SECOND)"
+
+
+def grouped(window: str, rest: str, shown: str = BOUNDS) -> str:
+    return SOURCE + GROUPED.format(shown=shown, window=window, rest=rest)
+
+
 VIEWS = {
-    "tumble": GROUPED.format(shown=BOUNDS, window=TUMBLE, fill="", strategy="ON WINDOW CLOSE"),
-    "tumble without its identity": GROUPED.format(shown="v_sum AS t", window=TUMBLE, fill="", strategy="FINAL").replace(
-        "v_sum AS t", "MIN(v) AS lo"
-    ),
-    "hop on watermark": GROUPED.format(
-        shown=BOUNDS, window="HOP(ev, ts, INTERVAL '4' SECOND, INTERVAL '10' SECOND)", fill="", strategy="ON WATERMARK"
-    ),
-    "session": GROUPED.format(
-        shown=BOUNDS, window="SESSION(ev, ts, INTERVAL '3' SECOND)", fill="", strategy="ON WINDOW CLOSE"
-    ),
-    "session, changes": GROUPED.format(
-        shown=BOUNDS, window="SESSION(ev, ts, INTERVAL '3' SECOND)", fill="", strategy="CHANGES"
-    ),
-    "gaps filled": GROUPED.format(shown=BOUNDS, window=TUMBLE, fill="GAP FILL LOCF", strategy="ON WINDOW CLOSE"),
-    "projection": f"""CREATE MATERIALIZED VIEW out AS SELECT window_start, k, v FROM {TUMBLE} WHERE v <> 13
+    "tumble": grouped(TUMBLE, "HAVING SUM(v) > 1 EMIT ON WINDOW CLOSE"),
+    "tumble on watermark": grouped(TUMBLE, "ALLOW LATENESS INTERVAL '3' SECOND EMIT ON WATERMARK"),
+    "hop": grouped(HOP, "HAVING SUM(v) > 1 EMIT ON WINDOW CLOSE"),
+    "cumulate": grouped(CUMULATE, "EMIT CHANGES"),
+    "session": grouped(SESSION, "EMIT ON WINDOW CLOSE"),
+    "session, changes": grouped(SESSION, "EMIT CHANGES"),
+    "gaps filled": grouped(TUMBLE, "GAP FILL LOCF EMIT ON WINDOW CLOSE"),
+}
+OTHERS = {
+    "tumble that does not show its group": grouped(TUMBLE, "EMIT FINAL", shown="MIN(v) AS lo"),
+    "calendar": grouped("TUMBLE(ev, ts, INTERVAL '1' DAY, TIME ZONE 'Europe/Berlin')", "EMIT ON WINDOW CLOSE"),
+    "hop on watermark": grouped(HOP, "ALLOW LATENESS INTERVAL '3' SECOND EMIT ON WATERMARK"),
+    "projection": SOURCE
+    + f"""CREATE MATERIALIZED VIEW out AS SELECT window_start, window_end, k, v FROM {TUMBLE} WHERE v <> 13
         EMIT ON WINDOW CLOSE;""",
-    "groups": """CREATE MATERIALIZED VIEW out AS SELECT k, COUNT(*) AS n, SUM(v) AS s FROM ev WHERE v <> 13 GROUP BY k
+    "groups": SOURCE
+    + """CREATE MATERIALIZED VIEW out AS SELECT k, COUNT(*) AS n, SUM(v) AS s FROM ev WHERE v <> 13 GROUP BY k
         EMIT CHANGES;""",
 }
-rows = st.fixed_dictionaries(
-    {
-        "k": st.sampled_from(["a", "b", None]),
-        "v": st.sampled_from([1, 2, 13, 40]),
-        "ts": st.integers(0, 40).map(lambda seconds: NOON + seconds * SECOND),
-    }
-)
-commits = st.lists(st.lists(rows, min_size=1, max_size=4), min_size=2, max_size=5)
-Log = list[list[dict[str, Any]]]
 few = settings(
-    max_examples=5,
+    max_examples=2,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-
-
-def on_time(sql: str, log: Log, view: str = "out") -> Observed:
-    runner = ReferenceRunner()
-    try:
-        runner.open(sql)
-        runner.commit("ev", [row for commit in log for row in commit])
-        runner.tick(NOW)
-        return runner.observe(view)
-    finally:
-        runner.close()
-
-
-def ticked(runner: SparkRunner, sql: str, log: Log) -> None:
-    runner.open(sql)
-    for commit in log:
-        runner.commit("ev", commit)
-        runner.tick(NOW)
-
-
-def table(found: Observed) -> Counter[tuple[Any, ...]]:
-    return Counter(tuple(sorted(data_columns(row).items(), key=str)) for row in found.table)
-
-
-def assert_lawful(found: Observed) -> None:
-    if found.changes:
-        assert broken_laws(found.table, found.changes, unique=found.unique) == []
+rows = st.tuples(st.integers(0, 40), st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, 13, 40]))
+commits = st.lists(st.lists(rows, min_size=1, max_size=4), min_size=2, max_size=3)
+ranges = st.tuples(st.integers(-5, 40), st.integers(1, 12))
+chosen = st.sampled_from([None, "group_key LIKE '%a%'", "event_time < '2026-01-01T12:00:20Z'"])
 
 
 @pytest.mark.parametrize("kind", VIEWS)
 @few
-@given(log=commits, again=st.booleans())
-def test_a_backfill_of_everything_is_the_view_as_if_all_had_been_on_time(
-    spark: Any, kind: str, log: Log, again: bool
+@given(first=commits, backfilled=ranges, second=commits, where=chosen, again=ranges)
+def test_a_corrected_view_is_what_its_rows_say(
+    spark: Any, kind: str, first: Any, backfilled: Any, second: Any, where: str | None, again: Any
 ) -> None:
-    sql = SOURCE.format(changes="") + VIEWS[kind]
-    runner = SparkRunner(lambda: spark, maintenance=EAGER)
+    go_through(spark, VIEWS[kind], first, backfilled, second, where, again)
+
+
+# Late rows before and after each correction, inside of its range, across its edge and outside; windows that stay open.
+TELLING = (
+    [[(1, "a", 2), (12, "b", 1)], [(30, "a", 40)], [(3, "a", 1), (11, "b", 40), (22, None, 2)]],
+    (9, 5),
+    [[(5, "b", 2), (19, "a", 13)], [(14, "a", 2), (33, "b", 1)]],
+    "group_key LIKE '%a%'",
+    (20, 12),
+)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_so_is_a_view_of_another_kind(spark: Any, kind: str) -> None:
+    go_through(spark, OTHERS[kind], *TELLING, unit=3 * HOUR if kind == "calendar" else SECOND)
+
+
+def go_through(
+    spark: Any, sql: str, first: Any, backfilled: Any, second: Any, where: str | None, again: Any, unit: int = SECOND
+) -> None:
+    view = CorrectedView(spark, sql)
     try:
-        ticked(runner, sql, log)
-        before = runner.observe("out")
-        runner.backfill("out", EVER, NOW)
-        found = runner.observe("out")
-        assert table(found) == table(on_time(sql, log))
-        assert_lawful(found)
-        assert found.watermark == before.watermark
-        more = [[{"k": "a", "v": 2, "ts": NOON + 60 * SECOND}]]
-        if again:
-            runner.backfill("out", EVER, NOW)
-            assert len(runner.observe("out").changes) == len(found.changes)
-        for commit in more:
-            runner.commit("ev", commit)
-            runner.tick(NOW)
-        after = runner.observe("out")
-        assert table(after) == table(on_time(sql, [*log, *more]))
-        assert_lawful(after)
+        view.take(*_commits(first, unit))
+        view.backfill(*_range(backfilled, unit))
+        view.take(*_commits(second, unit))
+        view.fold(where)
+        view.backfill(*_range(again, unit))
+        view.repeat(backfill=Window(*_range(again, unit)))
+        view.fold()
+        view.repeat(backfill=None)
+        view.finish()
     finally:
-        runner.close()
+        view.close()
+
+
+def _commits(drawn: Any, unit: int) -> list[list[Row]]:
+    return [[at(seconds, k, v, unit) for seconds, k, v in commit] for commit in drawn]
+
+
+def _range(drawn: tuple[int, int], unit: int) -> tuple[int, int]:
+    start, length = drawn
+    return NOON + start * unit, NOON + (start + length) * unit

@@ -8,12 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from laminar_dagster.engine.in_process_sql import parquet
 from laminar_dagster.engine.project import Project
-from laminar_dagster.engine.verifying import Range, Verified, compared
+from laminar_dagster.engine.verifying import Correction, Expected, Range, Verified, compared
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.semantics.windows import Window
 from state_store import StoreReader
 from state_store import format as f
-from tests.cli.told_epochs import BOUNDS, EMITTED, RESULT, ToldEpoch, a_project, at, change, laminar, result, tell
+from tests.cli.told_epochs import BOUNDS, EMITTED, RESULT, ToldEpoch, a_project, at, laminar, result, tell
 
 SOURCE = """
 CREATE SOURCE sales (region STRING, x DOUBLE, at TIMESTAMP, WATERMARK FOR at)
@@ -43,7 +45,9 @@ def verified(root: Path, rows: list[Row], view: str = "exact", until: str = "12:
         tables = {f.OUTPUT: told} if told else {}
         tell(root / name, [ToldEpoch("12:05:00", "12:03:00", {}, tables=tables)], schema)
     query = Project.find(root).plan(view).query
-    found = compared(query, StoreReader(root / "mine"), StoreReader(root / "right"), at(until), Range(**bounds))
+    found = compared(
+        query, StoreReader(root / "mine"), Expected(StoreReader(root / "right"), None), at(until), Range(**bounds)
+    )
     assert found is not None
     return found
 
@@ -85,18 +89,22 @@ def test_floats_may_differ_in_their_last_digits_only(tmp_path: Path, n: float, i
     assert verified(tmp_path, [("12:00:00", "eu", n), *RIGHT[1:]], "floating").is_right == is_right
 
 
-def test_windows_that_a_correction_changed_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_windows_that_were_corrected_are_held_against_the_rows_that_count_in_them_since(tmp_path: Path) -> None:
     a_project(tmp_path, SQL)
-    folded = result(2, "12:06:00", "12:00:00", "eu", 4)
-    tables = {f.CHANGELOG: [change("+U", "12:01:00", 2, 0, folded)]}
-    for name, rows in (("mine", [("12:00:00", "eu", 4), *RIGHT[1:]]), ("right", RIGHT)):
+    folded = [("12:00:00", "eu", 4), *RIGHT[1:]]
+    for name, rows in (("mine", folded), ("right", RIGHT), ("anew", folded[:2])):
         shown = {f.OUTPUT: [result(1, "12:05:00", *row) for row in rows]}
         tell(tmp_path / name, [ToldEpoch("12:05:00", "12:03:00", {}, tables=shown)])
-    tell(tmp_path / "mine", [ToldEpoch("12:06:00", "12:03:00", {}, tables=tables, kind="fold_late")])
     query = Project.find(tmp_path).plan("exact").query
-    found = compared(query, StoreReader(tmp_path / "mine"), StoreReader(tmp_path / "right"), at("12:02:00"), Range())
+    mine, right, anew = (StoreReader(tmp_path / name) for name in ("mine", "right", "anew"))
+    files = parquet(anew.table(f.OUTPUT).absolute(anew.files(f.OUTPUT)))
+    correction = Correction((Window(at("12:00:00"), at("12:01:00")),), files)
+    found = compared(query, mine, Expected(right, correction), at("12:02:00"), Range())
     assert found is not None
-    assert (found.is_right, found.corrected, found.windows, found.rows) == (True, 1, 1, 1)
+    assert (found.is_right, found.corrected, found.windows) == (True, 1, 2)
+    found = compared(query, right, Expected(right, correction), at("12:02:00"), Range())
+    assert found is not None
+    assert (found.missing.count, found.unexpected.count) == (1, 1)
 
 
 def test_a_view_without_a_window_is_refused_before_spark_starts(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from laminar_dagster.engine.epoch_kinds import CORRECTIONS
 from laminar_dagster.engine.sinks.history import EpochChanges, changes_since
 from laminar_dagster.engine.sinks.registry import open_target
 from laminar_dagster.engine.sinks.side_output import entries_since, refuse_own_input
@@ -15,7 +16,7 @@ from laminar_dagster.engine.sinks.targets import Delivery, Surroundings, Target
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.fingerprint import ADDRESSES
 from laminar_dagster.semantics.query import Query
-from laminar_dagster.semantics.sinks import DeclaredSink
+from laminar_dagster.semantics.sinks import APPEND, DeclaredSink
 from laminar_dagster.semantics.time import from_datetime
 from state_store import StoreReader
 from state_store.positions import SinkPosition, SinkPositions
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Delivered:
-    """What a run delivered to one sink."""
+    """What a run delivered to one sink, and how many changes of corrections it could not take."""
 
     epochs: int = 0
     rows: int = 0
+    withheld: int = 0
 
 
 @dataclass
@@ -69,7 +71,12 @@ class Deliveries:
             return
         target = self._target(sink, positions)
         position = _position(positions, sink)
+        only_grows = sink.mode == APPEND and sink.entries is None
+        corrections = _corrections(reader, position.epoch, last.epoch) if only_grows else frozenset()
         for changes in self._after(sink, reader, position.epoch):
+            if changes.epoch in corrections and not changes.snapshot:
+                self.delivered.setdefault(sink.name, Delivered()).withheld += changes.rows.num_rows
+                continue
             target.deliver(
                 Delivery(changes.epoch, changes.rows, self.spark, changes.snapshot, after=position.delivered)
             )
@@ -130,6 +137,12 @@ def described(sink: DeclaredSink) -> dict[str, Any]:
     """What a position is of: the same options mean the same target, by whatever address it is reached."""
     options = {name: value for name, value in sink.options.items() if name not in ADDRESSES}
     return {"connector": sink.connector, "mode": sink.mode, "key": list(sink.key), "options": options}
+
+
+def _corrections(reader: StoreReader, after: int, upto: int) -> frozenset[int]:
+    """Epochs that corrected results: a target that only grows has these as they were first shown, each once."""
+    commits = reader.log.commits(upto=upto, limit=upto - after)
+    return frozenset(commit.epoch for commit in commits if commit.epoch_kind in CORRECTIONS)
 
 
 def position_of(store: Path, sink: DeclaredSink) -> SinkPosition:

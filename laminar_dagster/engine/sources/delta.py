@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,10 +128,19 @@ class DeltaConnector:
         return Footers(self.source, physical.get(time, time) if time is not None else None).of(renamed)
 
     def frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
-        if commits[0].snapshot:
-            reader = spark.read.format("delta").option("versionAsOf", commits[0].id)
-            columns = [quoted(field.name) for field in self.fields()]
-            return reader.load(str(self.path)).selectExpr(*columns, f"_metadata.file_path AS {FILE}")
+        """A correction reads a snapshot together with what came after it."""
+        frames = [self._snapshot_frame(spark, commit) for commit in commits if commit.snapshot]
+        others = [commit for commit in commits if not commit.snapshot]
+        if others or not frames:
+            frames.append(self._versions_frame(spark, others))
+        return reduce(lambda one, other: one.unionByName(other), frames)
+
+    def _snapshot_frame(self, spark: SparkSession, commit: SourceCommit) -> DataFrame:
+        reader = spark.read.format("delta").option("versionAsOf", commit.id)
+        columns = [quoted(field.name) for field in self.fields()]
+        return reader.load(str(self.path)).selectExpr(*columns, f"_metadata.file_path AS {FILE}")
+
+    def _versions_frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
         with_files = [commit for commit in commits if commit.files]
         return parquet_frame(spark, self.fields(), with_files, physical_names(self._table()))
 

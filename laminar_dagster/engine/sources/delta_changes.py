@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
@@ -13,7 +14,7 @@ from laminar_dagster.engine.sources import delta_errors as errors
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile
 from laminar_dagster.engine.sources.delta import DeltaConnector
 from laminar_dagster.engine.sources.parquet import FILE
-from laminar_dagster.engine.sources.paths import file_url
+from laminar_dagster.engine.sources.paths import file_url, path_in_log
 from laminar_dagster.plan.plan import WEIGHT_COLUMN
 from laminar_dagster.semantics.spark_sql import quoted
 from laminar_dagster.semantics.types import BIGINT, STRING
@@ -60,9 +61,10 @@ class DeltaChangesConnector(DeltaConnector):
         files = () if rows is None else (SourceFile(str(entry), entry.stat().st_size, rows),)
         return SourceCommit(self.source.name, str(number), version.at, files)
 
-    def frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
-        if commits[0].snapshot:
-            return super().frame(spark, commits).selectExpr("*", f"1L AS {WEIGHT_COLUMN}")
+    def _snapshot_frame(self, spark: SparkSession, commit: SourceCommit) -> DataFrame:
+        return super()._snapshot_frame(spark, commit).selectExpr("*", f"1L AS {WEIGHT_COLUMN}")
+
+    def _versions_frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
         versions = [(int(commit.id), file_url(file.path)) for commit in commits for file in commit.files]
         reader = spark.read.format("delta").option("readChangeFeed", "true")
         first, last = min(version for version, _ in versions), max(version for version, _ in versions)
@@ -73,12 +75,31 @@ class DeltaChangesConnector(DeltaConnector):
         )
         return placed.selectExpr(*columns, WEIGHT_SQL, FILE)
 
+    def unreadable(self, commits: Sequence[SourceCommit]) -> list[Path]:
+        """Files that versions need besides their entries in the log, and that are gone."""
+        entries = [Path(file.path) for commit in commits if not commit.snapshot for file in commit.files]
+        texts = [entry.read_text(encoding="utf-8") for entry in entries if entry.exists()]
+        files = [path_in_log(self.path, path) for text in texts for path in _read_for(text)]
+        return [file for file in files if not file.exists()]
+
+
+def _read_for(entry: str) -> list[str]:
+    """The files that tell what a version changed: its change files, or else what it added and removed."""
+    changing = _changing(entry)
+    told = [change["path"] for kind, change in changing if kind == "cdc"]
+    return told or [change["path"] for _, change in changing]
+
+
+def _changing(entry: str) -> list[tuple[str, dict[str, Any]]]:
+    """The actions of a version that change rows."""
+    actions = [json.loads(line) for line in entry.splitlines() if line]
+    found = [(kind, action[kind]) for action in actions for kind in CHANGES if kind in action]
+    return [(kind, change) for kind, change in found if change.get("dataChange", True) or kind == "cdc"]
+
 
 def _rows_changed(entry: str) -> int | None:
     """About how many rows a version changes; None where it changes none."""
-    actions = [json.loads(line) for line in entry.splitlines() if line]
-    found = [action[kind] for action in actions for kind in CHANGES if kind in action]
-    changing = [change for change in found if change.get("dataChange", True) or "cdc" in change]
+    changing = _changing(entry)
     if not changing:
         return None
-    return sum(int(json.loads(change["stats"]).get("numRecords", 0)) for change in changing if change.get("stats"))
+    return sum(int(json.loads(change["stats"]).get("numRecords", 0)) for _, change in changing if change.get("stats"))

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from laminar_dagster.engine.inline import inline_table
 from laminar_dagster.engine.kafka_cluster import COMMITTED, TIMEOUTS, Cluster, Reach, Topic, require_connector
+from laminar_dagster.engine.session import functions_of
 from laminar_dagster.engine.sources import kafka_errors as errors
 from laminar_dagster.engine.sources.commits import MESSAGES, Limit, SourceCommit, SourceFile
 from laminar_dagster.engine.sources.messages import message_frame
+from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.paths import located
+from laminar_dagster.engine.sources.text_lines import text_sql
 from laminar_dagster.semantics.query import Field, Source
+from laminar_dagster.semantics.types import BIGINT, INT, STRING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,7 +94,8 @@ class KafkaConnector:
 
     def frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
         require_connector(spark)
-        ranges = dict(_range(commit.id) for commit in commits if commit.files)
+        named = [(*_range(commit.id), commit.files[0].path) for commit in commits if commit.files]
+        ranges = _spans((number, reach) for number, reach, _ in named)
         options = {
             **self.cluster.spark_options(),
             **{f"kafka.{name}": value for name, value in (TIMEOUTS | COMMITTED).items()},
@@ -99,8 +105,7 @@ class KafkaConnector:
             "includeHeaders": "true",
         }
         messages = spark.read.format("kafka").options(**options).load()
-        paths = {number: f"{MESSAGES}{self.topic}/{number}/{r.first}-{r.end}" for number, r in ranges.items()}
-        return message_frame(spark, self.source, messages, paths)
+        return message_frame(spark, self.source, _placed(spark, messages, named))
 
     # --- what cannot be read any more ----------------------------------------------------------------------------
 
@@ -121,17 +126,19 @@ class KafkaConnector:
 
     def require_kept(self, commits: Sequence[SourceCommit], view: str, committed: str) -> None:
         """A planned range that expired stops the run before anything is written."""
-        ranges = dict(_range(commit.id) for commit in commits if commit.files)
-        if not ranges:
-            return
-        held = self._found().partitions
-        lost = {
+        lost = self.expired(commits)
+        if lost:
+            raise errors.planned_and_expired(self.source, self.topic, lost, view, committed)
+
+    def expired(self, commits: Sequence[SourceCommit]) -> dict[int, Reach]:
+        """What the topic no longer has of the commits, by partition."""
+        ranges = _spans(_range(commit.id) for commit in commits if commit.files)
+        held = self._found().partitions if ranges else {}
+        return {
             number: Reach(reach.first, min(held[number].first, reach.end))
             for number, reach in ranges.items()
             if number in held and held[number].first > reach.first
         }
-        if lost:
-            raise errors.planned_and_expired(self.source, self.topic, lost, view, committed)
 
 
 def _offsets(position: Any) -> dict[int, int]:
@@ -142,6 +149,26 @@ def _range(name: str) -> tuple[int, Reach]:
     number, _, offsets = name.partition("/")
     first, _, end = offsets.partition("-")
     return int(number), Reach(int(first), int(end))
+
+
+def _spans(ranges: Iterable[tuple[int, Reach]]) -> dict[int, Reach]:
+    """Of each partition, from its first range to its last."""
+    found: dict[int, Reach] = {}
+    for number, reach in ranges:
+        known = found.get(number, reach)
+        found[number] = Reach(min(known.first, reach.first), max(known.end, reach.end))
+    return found
+
+
+def _placed(spark: SparkSession, messages: DataFrame, named: Sequence[tuple[int, Reach, str]]) -> DataFrame:
+    """Each message with the name of its range. What lies between the ranges is left out."""
+    if len({number for number, _, _ in named}) == len(named):
+        pairs = ", ".join(f"{number}, {text_sql(path)}" for number, _, path in named)
+        return messages.selectExpr("*", f"element_at(map({pairs}), partition) AS {FILE}")
+    columns = {"_partition": INT, "_first": BIGINT, "_end": BIGINT, FILE: STRING}
+    ranges = inline_table(spark, columns, [(number, reach.first, reach.end, path) for number, reach, path in named])
+    inside = functions_of(spark).expr("partition = _partition AND offset >= _first AND offset < _end")
+    return messages.join(ranges.hint("broadcast"), inside).drop("_partition", "_first", "_end")
 
 
 def _bounded(waiting: dict[int, Reach], limit: Limit) -> dict[int, Reach]:

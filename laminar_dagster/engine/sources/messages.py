@@ -5,7 +5,6 @@ A message whose value cannot be read says so, and where it stands.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.sources.json_lines import json_rows
@@ -35,8 +34,8 @@ METADATA_SQL = {
 }
 
 
-def message_frame(spark: SparkSession, source: Source, messages: DataFrame, paths: Mapping[int, str]) -> DataFrame:
-    """The rows of messages as Spark's connector gives them; `paths` says what the range of each partition is called.
+def message_frame(spark: SparkSession, source: Source, messages: DataFrame) -> DataFrame:
+    """The rows of messages as Spark's connector gives them, each with the name of its range, `_file`.
 
     A message's time that no column asks for is carried beside the columns, where the event time is made of it.
     """
@@ -44,14 +43,13 @@ def message_frame(spark: SparkSession, source: Source, messages: DataFrame, path
     about = metadata_of(source.options)
     types = {field.name: field.type for field in source.columns}
     beside = [column for column in about if column not in types]
-    named = ", ".join(f"{number}, {text_sql(path)}" for number, path in paths.items())
     text = "CAST(value AS STRING)"
     texts = messages.selectExpr(
         *(f"{_about(what, types.get(column, TIMESTAMP))} AS {quoted(column)}" for column, what in about.items()),
         f"CASE WHEN is_valid_utf8({text}) THEN {text} ELSE {_BASE64} END AS {RAW}",
         f"make_valid_utf8({text}) AS {TEXT}",
         f"coalesce(NOT is_valid_utf8({text}), false) AS _broken",
-        f"element_at(map({named}), partition) AS {FILE}",
+        FILE,
         f"concat('partition ', partition, ', offset ', offset, ': ') AS {PLACE}",
     )
     carried = [*(quoted(column) for column in about), PLACE]

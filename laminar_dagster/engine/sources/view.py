@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from laminar_dagster.engine.epoch_kinds import CORRECTIONS
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile
 from laminar_dagster.engine.sources.footers import Footers
 from laminar_dagster.engine.sources.parquet import parquet_frame
@@ -14,8 +15,9 @@ from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.plan import WEIGHT_COLUMN
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.semantics.types import BIGINT
-from state_store import CommitRow, StoreReader
+from state_store import CommitRow, DataFile, StoreReader
 from state_store import format as f
+from state_store.changelog import EPOCH
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,13 +63,13 @@ class ViewConnector:
         return reader.log.commits(limit=last.epoch - (position or 0))[::-1]
 
     def _commit(self, commit: CommitRow) -> SourceCommit:
-        correction = commit.epoch_kind != "tick"
+        correction = commit.epoch_kind in CORRECTIONS
         name = f.CHANGELOG if correction else self._table
         version = commit.tables.get(name)
         files: list[SourceFile] = []
         if commit.counts.get("rows_out", 0):
             table = StoreReader(self.root).table(name)
-            written = [file for file in table.files_at(version) if file.path.startswith(f"e{commit.epoch:010d}-")]
+            written = [file for file in table.files_at(version) if _is_of(file, commit.epoch)]
             files = [SourceFile(str(table.root / file.path), file.size, file.rows) for file in written]
             if sum(file.rows or 0 for file in files) < commit.counts["rows_out"]:
                 raise self._forgotten(commit.epoch)
@@ -101,3 +103,9 @@ class ViewConnector:
     def frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
         weight = (Field(WEIGHT_COLUMN, BIGINT),) if self.source.takes_retractions else ()
         return parquet_frame(spark, (*self.fields(), *weight), [commit for commit in commits if commit.files])
+
+
+def _is_of(file: DataFile, epoch: int) -> bool:
+    """Whether an epoch wrote the file, of its own rows: the first correction of a view that only appended also writes
+    down what came before."""
+    return file.path.startswith(f"e{epoch:010d}-") and int(file.high.get(EPOCH, epoch)) == epoch
