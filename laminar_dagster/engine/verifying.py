@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laminar_dagster.engine.differences import FLOATS_DIFFER_BY
-from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
 from laminar_dagster.engine.epoch_kinds import BACKFILL, FOLD
+from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
 from laminar_dagster.engine.late_rows import corrected_ranges
 from laminar_dagster.engine.recomputing import PASSES, shows_hidden
 from laminar_dagster.engine.run import RunOptions, ViewRun, open_view
