@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import gc
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +19,9 @@ from tests.kafka.broker import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# The worker's name; None where all tests run in one process.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("laminar", deadline=None)
@@ -37,11 +44,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path.name not in LONGEST, item.path not in on_spark))
 
 
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: the collector of garbage need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests start and stop servers of their own, never the one that the developer uses."""
+    """Tests start and stop servers of their own, never the one that the developer uses; workers share a directory."""
     saved = dict(os.environ)
-    os.environ["LAMINAR_HOME"] = str(tmp_path_factory.mktemp("laminar-home"))
+    own = tmp_path_factory.getbasetemp()
+    os.environ["LAMINAR_HOME"] = str((own.parent if WORKER else own) / "laminar-home")
     for name in ("LAMINAR_SPARK", "LAMINAR_SHUFFLE_PARTITIONS", "LAMINAR_DRIVER_MEMORY"):
         os.environ.pop(name, None)
     yield
@@ -74,11 +88,26 @@ def spark(bundles: tuple[str, ...]) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def connect_url(bundles: tuple[str, ...]) -> Iterator[str]:
-    """The address of a Connect server, started once."""
-    started = connect_server.start(settings=SparkSettings.for_tests(bundles=bundles))
+    """The address of a Connect server, started once for all workers; the last one that uses it ends it."""
+    with users_of_the_server() as users:
+        (users / (WORKER or "only")).touch()
+        started = connect_server.start(settings=SparkSettings.for_tests(bundles=bundles))
     assert started.url is not None
     yield started.url
-    connect_server.stop()
+    with users_of_the_server() as users:
+        (users / (WORKER or "only")).unlink()
+        if not any(users.iterdir()):
+            connect_server.stop()
+
+
+@contextmanager
+def users_of_the_server() -> Iterator[Path]:
+    """A folder with a file for each worker that uses the server; one worker at a time may look and act."""
+    users = connect_server.state_directory() / "users"
+    users.mkdir(parents=True, exist_ok=True)
+    with users.with_suffix(".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield users
 
 
 @pytest.fixture(scope="session")
