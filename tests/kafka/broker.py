@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from py4j.java_gateway import JavaMember
 from laminar_dagster.engine.jars import Bundle, Coordinate, jars_of
 from laminar_dagster.engine.java import find_java
 from laminar_dagster.engine.kafka_cluster import Cluster, gateway
+from laminar_dagster.errors import LaminarError
 
 SECONDS_TO_START = 60.0
 CLUSTER_ID = "bGFtaW5hci10ZXN0LTAwMQ"
@@ -149,7 +150,18 @@ class Broker:
     def create(self, topic: str, partitions: int = 1) -> str:
         new = gateway().jvm.org.apache.kafka.clients.admin.NewTopic(topic, partitions, 1)
         self._admin.createTopics(_list([new])).all().get()
+        self._await(topic, partitions)
         return topic
+
+    def _await(self, topic: str, partitions: int) -> None:
+        """A topic is there before the node leads its partitions, and a producer that is quicker may wait for ever."""
+        deadline = time.monotonic() + SECONDS_TO_START
+        while time.monotonic() < deadline:
+            with suppress(LaminarError):
+                if len(Cluster(self.address).topic(topic).partitions) == partitions:
+                    return
+            time.sleep(0.05)
+        raise AssertionError(f"the broker does not lead {topic}")
 
     def delete(self, topic: str) -> None:
         self._admin.deleteTopics(_list([topic])).all().get()
@@ -159,6 +171,7 @@ class Broker:
         asked = gateway().jvm.java.util.HashMap()
         asked.put(topic, more)
         self._admin.createPartitions(asked).all().get()
+        self._await(topic, partitions)
 
     def expire(self, topic: str, partition: int, before: int) -> None:
         """Delete the messages before an offset, as retention would."""
