@@ -1,0 +1,126 @@
+"""What somebody who opens Dagster sees and does: real clicks in Chromium, over a real web server, daemon and Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from urllib.parse import quote
+
+import pytest
+
+from assets.generator import FIRST_SPAN, read_position
+from laminar_dagster.semantics.time import to_datetime
+from state_store import StoreReader
+from state_store import format as f
+from tests.browser.interface import SIZE, Interface
+from tests.browser.served import SECONDS_TO_RUN, Served, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+VIEWS = (
+    "sales_per_minute",
+    "sales_last_5_minutes",
+    "sales_per_hour",
+    "click_sessions",
+    "customer_balance",
+    "daily_report",
+)
+SOURCES = ("new_events", "sales", "clicks", "payments")
+TABLES = " or ".join(f'key:"{key}"' for key in (*VIEWS, *SOURCES))
+GROUPS = ",".join(f"global@global:{group}" for group in ("sources", "sales", "web", "finance", "reports"))
+MINUTES = "sales_per_minute"
+SCHEDULE = "balance_every_minute"
+SCHEDULE_SECONDS = 60 + SECONDS_TO_RUN
+
+
+def days(shop: Served) -> tuple[str, str]:
+    """The two days of the first events: before and after a midnight."""
+    position = read_position(shop.root / "data" / "landing")
+    assert position is not None
+    first = to_datetime(position.next_event_time - FIRST_SPAN)
+    return f"{first:%Y-%m-%d}", f"{first + timedelta(days=1):%Y-%m-%d}"
+
+
+def epochs(shop: Served, view: str) -> list[str]:
+    """The kinds of the view's epochs, oldest first."""
+    reader = StoreReader(shop.root / "data" / view)
+    return [commit.epoch_kind for commit in reader.log.commits()][::-1] if reader.exists else []
+
+
+@pytest.fixture
+def ticked(shop: Served, interface: Interface) -> None:
+    """`sales_per_minute` has ticked, by a click, in this test or in one before it."""
+    if not epochs(shop, MINUTES):
+        assert interface.tick(MINUTES)["status"] == "SUCCESS"
+
+
+def test_the_lineage_graph_shows_all_views(interface: Interface) -> None:
+    interface.page.set_viewport_size({"width": 1280, "height": 960})
+    interface.open(f"/asset-groups~{quote(TABLES)}?expanded={quote(GROUPS)}")
+    interface.button("Hide navigation").click()
+    interface.sees(*VIEWS, *SOURCES)
+    interface.picture("lineage")
+
+
+def test_materialize_on_a_state_ticks_and_fills_partitions(shop: Served, interface: Interface, ticked: None) -> None:
+    assert epochs(shop, MINUTES)[0] == "tick"
+    interface.page.set_viewport_size({"width": 1280, "height": 1320})
+    interface.open(f"/assets/{MINUTES}/state?view=events")
+    interface.sees("open_windows", "watermark_lag_seconds", "last_epochs", "last_closed_windows")
+    interface.picture("tick")
+    interface.page.set_viewport_size(SIZE)
+    interface.open(f"/assets/{MINUTES}?view=partitions")
+    interface.sees("Materialized (2)", *days(shop))
+    interface.page.get_by_text(days(shop)[1]).first.click()
+    interface.sees("dagster/partition_row_count")
+    interface.picture("partitions")
+
+
+def test_a_check_fails_visibly_when_hardly_any_row_may_be_late(interface: Interface, ticked: None) -> None:
+    interface.open(f"/assets/{MINUTES}/state?view=checks")
+    interface.page.get_by_text("late_rate").first.click()
+    interface.sees("At most 0.0001", "Failed", "Passed")
+    interface.picture("check")
+
+
+def test_a_range_backfill_from_the_dialog_shows_corrections(shop: Served, interface: Interface, ticked: None) -> None:
+    first, last = days(shop)
+    reader = StoreReader(shop.root / "data" / MINUTES)
+    before = reader.read(f.OUTPUT).num_rows
+    assert interface.backfill(MINUTES, first, last)["status"] == "COMPLETED_SUCCESS"
+    assert epochs(shop, MINUTES)[-1] == "backfill"
+    changes = Counter(row["_op"] for row in reader.read(f.CHANGELOG).to_pylist() if row["_epoch"] > 1)
+    assert changes["-U"] == changes["+U"] > 0
+    assert reader.read(f.OUTPUT).num_rows == before + changes["+I"] - changes["-D"]
+    interface.open(f"/assets/{MINUTES}?view=events&partition={first}")
+    interface.sees("epoch_kind", "backfill", "+U")
+    interface.picture("backfill")
+
+
+def test_late_rows_are_folded_back_from_the_launchpad(shop: Served, interface: Interface) -> None:
+    assert interface.tick("sales_last_5_minutes")["status"] == "SUCCESS"
+    assert interface.launch("fold_late_rows_of_sales_last_5_minutes")["status"] == "SUCCESS"
+    assert epochs(shop, "sales_last_5_minutes")[-1] == "fold_late"
+
+
+def test_a_view_that_cannot_run_shows_the_error_with_its_hint(interface: Interface) -> None:
+    run = interface.tick("refunds_in_all")
+    assert run["status"] == "FAILURE"
+    interface.open(f"/runs/{run['runId']}")
+    interface.sees("STEP_FAILURE")
+    interface.button("View full message").click()
+    interface.sees("[LMR0612]", "hint: ALTER TABLE delta.")
+    interface.picture("failure")
+
+
+def test_a_schedule_that_is_turned_on_ticks_by_itself(shop: Served, interface: Interface) -> None:
+    interface.open(f"/locations/shop/schedules/{SCHEDULE}")
+    switch = interface.page.locator("label", has=interface.page.locator("input[type=checkbox]")).first
+    switch.click()
+    until("an epoch by the schedule", lambda: epochs(shop, "customer_balance"), SCHEDULE_SECONDS)
+    (run,) = [run for run in shop.runs() if {"key": "dagster/schedule_name", "value": SCHEDULE} in run["tags"]]
+    assert shop.ended(run["runId"])["status"] == "SUCCESS"
+    interface.open(f"/locations/shop/schedules/{SCHEDULE}")
+    interface.sees("Requested", "1 run")
+    interface.picture("schedule")
+    switch.click()
