@@ -9,5 +9,6 @@ GROUP BY window_start, window_end, product
 EMIT FINAL
 WITH (
     description = 'What was sold of each product on a day in Berlin.',
-    group = 'reports', owners = 'team:finance, ana@example.com', tags = 'tier=gold, report'
+    group = 'reports', owners = 'team:finance, ana@example.com', tags = 'tier=gold, report',
+    partition_time_zone = 'Europe/Berlin'
 );

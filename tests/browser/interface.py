@@ -32,9 +32,10 @@ class Interface:
             expect(self.page.get_by_text(text).first).to_be_visible(timeout=WAIT)
 
     def picture(self, name: str) -> None:
-        """Once the page is at rest: toasts are gone, the mouse is nowhere."""
+        """Once the page is at rest: all is loaded, toasts are gone, the mouse is nowhere."""
         self.page.mouse.move(0, 0)
         expect(self.page.locator("[class*=toast]")).to_have_count(0, timeout=WAIT)
+        expect(self.page.get_by_text("Loading")).to_have_count(0, timeout=WAIT)
         self.page.screenshot(path=self.pictures / f"{name}.png", animations="disabled")
 
     def tick(self, view: str) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from laminar_dagster.engine.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 FILES = ("laminar.toml", "workspace.yaml")
-SECONDS_TO_START = 150.0
-SECONDS_TO_RUN = 150.0
+SECONDS_TO_START = 240.0
+SECONDS_TO_RUN = 240.0
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 
 RUNS = """
