@@ -51,7 +51,7 @@ test-fast: $(SYNCED) ## Run the tests that need no JVM
 	@$(BIN)/pytest -m "not spark" $(IN_PARALLEL) $(ARGS)
 
 # What the tests of the web interface see, for the README and the tutorial.
-IMAGES := lineage tick partitions backfill check failure
+IMAGES := lineage partitions backfill check schedule
 
 .PHONY: screenshots
 screenshots: java $(SYNCED) jars browser ## Run the browser tests and put their pictures into docs/images

@@ -25,7 +25,11 @@ defs = dg.Definitions.merge(
         assets=[new_events(PROJECT.root / "data" / "landing")],
         schedules=[
             laminar_schedule(
-                PROJECT, cron="* * * * *", views=["customer_balance"], name="balance_every_minute", translator=TRANSLATOR
+                PROJECT,
+                name="balance_every_minute",
+                cron="* * * * *",
+                views=["customer_balance"],
+                translator=TRANSLATOR,
             )
         ],
     ),

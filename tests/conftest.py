@@ -29,6 +29,7 @@ settings.load_profile("laminar")
 
 # These go first, then all that need Spark: what is left at the end is small.
 LONGEST = (
+    "test_interface.py",
     "test_spark.py",
     "test_killed_processes.py",
     "test_change_feed_laws.py",
