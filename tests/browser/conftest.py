@@ -24,6 +24,11 @@ WITH (connector = 'delta', path = 'data/landing/refunds', changes = 'cdf');
 CREATE MATERIALIZED VIEW refunds_in_all AS
 SELECT refund_id, SUM(amount) AS amount FROM refunds GROUP BY refund_id EMIT CHANGES WITH (group = 'finance');
 """
+# On tiny data a JVM that compiles lightly is the quicker one.
+SPARK_FOR_TESTS = {
+    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "LAMINAR_SHUFFLE_PARTITIONS": "1",
+}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -64,7 +69,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     strict = definitions.read_text().replace('Check(max=0.05, severity="warn")', "Check(max=0.0001)")
     assert "0.0001" in strict
     definitions.write_text(strict)
-    with served(root, output=root / "dev.txt") as shop:
+    with served(root, output=root / "dev.txt", **SPARK_FOR_TESTS) as shop:
         yield shop
 
 

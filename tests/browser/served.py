@@ -100,11 +100,11 @@ class Served:
 
 
 @contextmanager
-def served(root: Path, *arguments: str, output: Path) -> Iterator[Served]:
-    """`laminar dev` over the project until the end of the block; nothing of it is left after."""
+def served(root: Path, *arguments: str, output: Path, **settings: str) -> Iterator[Served]:
+    """`laminar dev` over the project until the end of the block; nothing of it is left after. Settings: environment."""
     port = free_port(None, 0, next_command="")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment |= {"LAMINAR_HOME": str(root / ".laminar"), "LAMINAR_DRIVER_MEMORY": "1g"}
+    environment |= {"LAMINAR_HOME": str(root / ".laminar"), "LAMINAR_DRIVER_MEMORY": "1g", **settings}
     command = [sys.executable, "-m", "laminar_dagster.cli", "dev", "--project", str(root), "--port", str(port)]
     with output.open("wb") as printed:
         process = subprocess.Popen([*command, *arguments], cwd=root, env=environment, stdout=printed, stderr=printed)
