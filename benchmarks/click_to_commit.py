@@ -14,11 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.browser.served import Served, copied, served
-
 from assets.generator import generate
 from benchmarks.reporting import RowsDifferError, main_of, print_table, say
 from state_store import StoreReader
+from tests.browser.served import Served, copied, served
 
 VIEW = "sales_per_minute"
 LAUNCH = """
