@@ -64,7 +64,8 @@ class Chain:
         for view in VIEWS:
             found = self.runner.observe(view)
             assert plain(found.table) == plain(wanted.observe(view).table), view
-            assert broken_laws(found.table, found.changes, unique=found.unique) == []
+            if found.changes:
+                assert broken_laws(found.table, found.changes, unique=found.unique) == []
             assert view == "first" or not found.side_output
 
     def history(self) -> list[list[tuple[Any, ...]]]:
