@@ -140,7 +140,7 @@ def sensor_of(
         from laminar_dagster.integration.looking import tick_what_is_due
 
         with shown_in_dagster():
-            return tick_what_is_due(context, factory, views)
+            return tick_what_is_due(context, factory, views, name, policy.sensor_seconds or FLOOR_SECONDS)
 
     return dg.SensorDefinition(
         name=name,

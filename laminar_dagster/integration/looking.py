@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -10,6 +11,7 @@ import dagster as dg
 from laminar_dagster.engine.due import Views, why_due
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.integration.factory import Factory
+from laminar_dagster.integration.holding_off import held_off
 from laminar_dagster.integration.translator import STATE
 from laminar_dagster.semantics.time import from_datetime
 from state_store import StoreError
@@ -47,8 +49,43 @@ def tick_unless_active(instance: dg.DagsterInstance, views: Sequence[str]) -> dg
     return dg.SkipReason("; ".join(going)) if going else dg.RunRequest()
 
 
+@dataclass(frozen=True)
+class Seen:
+    """A view at one look: why it is due, or why it is left. `follows`: it may be ticked after one that it reads."""
+
+    why: str | None = None
+    left: str = ""
+    follows: bool = True
+    error: LaminarError | StoreError | None = None
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look of a sensor at the views of a project."""
+
+    context: dg.SensorEvaluationContext
+    sensor: str
+    interval: float
+    known: Views
+    active: Mapping[str, str]
+    now: int
+
+    def at(self, view: str) -> Seen:
+        if view in self.active:
+            return Seen(left=_goes_on(view, self.active[view]), follows=False)
+        try:
+            why = why_due(self.known, view, self.now)
+        except (LaminarError, StoreError) as error:
+            self.context.log.error(error.render())
+            return Seen(error=error, follows=False)
+        if why is None:
+            return Seen(left=f"{view}: nothing new")
+        held = held_off(self.context.instance, self.sensor, view, self.interval)
+        return Seen(why) if held is None else Seen(left=held, follows=False)
+
+
 def tick_what_is_due(
-    context: dg.SensorEvaluationContext, factory: Factory, views: Sequence[str]
+    context: dg.SensorEvaluationContext, factory: Factory, views: Sequence[str], sensor: str, interval: float
 ) -> dg.SkipReason | dg.RunRequest:
     """A run of the views that have something to do and of those that read them, in that order.
 
@@ -56,26 +93,16 @@ def tick_what_is_due(
     """
     project = factory.located(context.resources if factory.required_keys else None)
     known = Views(factory.plans, project.root, project.data)
-    active, now = active_runs(context.instance), from_datetime(datetime.now(UTC))
-    due: dict[str, str] = {}
-    idle: list[str] = []
-    failed: list[LaminarError | StoreError] = []
-    for view in views:
-        try:
-            why = _goes_on(view, active[view]) if view in active else why_due(known, view, now)
-        except (LaminarError, StoreError) as error:
-            context.log.error(error.render())
-            failed.append(error)
-            continue
-        if why is not None and view not in active:
-            due[view] = why
-        else:
-            idle.append(why or f"{view}: nothing new")
+    now = from_datetime(datetime.now(UTC))
+    look = Look(context, sensor, interval, known, active_runs(context.instance), now)
+    seen = {view: look.at(view) for view in views}
+    due = {view: found.why for view, found in seen.items() if found.why is not None}
     if due:
-        return _requested(factory, known, due, [view for view in views if view not in active])
-    if failed:
-        raise failed[0]
-    return dg.SkipReason("; ".join(idle))
+        return _requested(factory, known, due, [view for view, found in seen.items() if found.follows])
+    for found in seen.values():
+        if found.error is not None:
+            raise found.error
+    return dg.SkipReason("; ".join(found.left for found in seen.values()))
 
 
 def _goes_on(view: str, run_id: str) -> str:

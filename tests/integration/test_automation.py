@@ -20,6 +20,7 @@ from laminar_dagster.integration import (
     laminar_schedule,
     laminar_sensor,
 )
+from laminar_dagster.integration.holding_off import SENSOR, held_off
 from laminar_dagster.integration.jobs import MAX_RUNTIME
 from laminar_dagster.integration.looking import DUE
 from laminar_dagster.semantics.time import HOUR, MINUTE, from_iso
@@ -82,6 +83,21 @@ def test_the_sensor_finds_a_resource_by_its_key(tmp_path: Path) -> None:
     resources = {"streams": LaminarResource(data_dir="elsewhere")}
     found = sensor.evaluate_tick(dg.build_sensor_context(instance=shop.instance, resources=resources))
     assert keys(found.run_requests[0]) == ["per_hour/state"]
+
+
+def test_a_tick_that_failed_is_tried_again_after_a_wait_that_grows(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, PER_HOUR, PER_DAY)
+    shop.sell(("2026-01-05T09:00:00Z", "north", 1))
+    state = dg.AssetSelection.assets(dg.AssetKey(["per_hour", "state"]))
+    tags = {SENSOR: "laminar_sensor"}
+    for failures in (1, 2):
+        shop_run = {"instance": shop.instance, "selection": state, "tags": tags, "raise_on_error": False}
+        assert not dg.materialize(shop.assets, **shop_run).success, "there is no Spark"
+        assert str(sensed(shop)).startswith(f"per_hour: {failures} tick(s) in a row failed")
+    assert keys(sensed(shop, name="another")) == ["per_hour/state", "per_day/state"]
+    soon, later = (datetime.now(UTC) + timedelta(seconds=seconds) for seconds in (30, 121))
+    assert held_off(shop.instance, "laminar_sensor", "per_hour", 30, soon) is not None
+    assert held_off(shop.instance, "laminar_sensor", "per_hour", 30, later) is None
 
 
 def test_a_source_that_cannot_be_read_does_not_keep_other_views_from_being_ticked(tmp_path: Path) -> None:
