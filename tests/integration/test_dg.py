@@ -1,4 +1,4 @@
-"""The component in a project of its own, by Dagster's command line; and this repository's workspace."""
+"""The component in a project of its own, by Dagster's command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
 COMPONENT = "laminar_dagster.integration.LaminarComponent"
 PYPROJECT = """
 [project]
@@ -74,7 +73,3 @@ def test_the_component_is_scaffolded_checked_and_loaded_by_dg(shop: Path) -> Non
     wrong = ran(shop, "dg", "check", "yaml")
     assert wrong.returncode != 0
     assert "late_rat" in wrong.stdout + wrong.stderr
-
-
-def test_the_workspace_of_this_repository_is_valid() -> None:
-    require(ran(ROOT, "dagster", "definitions", "validate", "-w", "workspace.yaml"))
