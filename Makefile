@@ -47,8 +47,8 @@ test: java $(SYNCED) jars browser ## Run the whole test suite
 	@$(BIN)/pytest $(IN_PARALLEL) $(ARGS)
 
 .PHONY: test-fast
-test-fast: $(SYNCED) ## Run the tests that need no JVM
-	@$(BIN)/pytest -m "not spark" $(IN_PARALLEL) $(ARGS)
+test-fast: $(SYNCED) ## Run the tests that need no JVM and no other program
+	@$(BIN)/pytest -m "not spark and not programs" $(IN_PARALLEL) $(ARGS)
 
 # What the tests of the web interface see, for the README and the tutorial.
 IMAGES := lineage partitions backfill check schedule

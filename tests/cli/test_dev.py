@@ -125,6 +125,7 @@ def test_ctrl_c_ends_all_and_what_dagster_knows_stays(project: Path, home: Path)
     assert (kept / "schedules").is_dir()
 
 
+@pytest.mark.programs
 def test_dagster_that_cannot_start_is_an_error_with_its_own_words(project: Path, home: Path) -> None:
     (project / "workspace.yaml").write_text("load_from: [{python_fiel: assets/definitions.py}]\n")
     ran = CliRunner().invoke(app, ["dev", "--project", str(project), "--in-process"])
