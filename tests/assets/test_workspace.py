@@ -18,6 +18,7 @@ print(sorted({"pyspark", "py4j"} & set(sys.modules)))
 """
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("command", ["dagster definitions validate -w workspace.yaml", "dg check defs"])
 def test_dagsters_own_tools_find_nothing_wrong(command: str) -> None:
     program, *arguments = command.split()

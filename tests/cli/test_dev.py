@@ -107,6 +107,7 @@ def test_everything_is_started_spark_comes_back_and_a_signal_ends_all(project: P
     assert printed.endswith("stopping\nstopped\n")
 
 
+@pytest.mark.programs
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are told apart by /proc")
 def test_ctrl_c_ends_all_and_what_dagster_knows_stays(project: Path, home: Path) -> None:
     """A terminal sends the signal to the whole group: `make`, `laminar` and whatever they started in it."""
