@@ -117,14 +117,15 @@ def verified(
     project, plan = resource.located(view.project), view.plan
     range_ = _asked(since, to) or _sampled(plan.query, StoreReader(project.store(view.name)))
     if range_ is None:
-        return Measured(None, note="no closed window to compare, or all were corrected")
+        return Measured(None, note="no closed window to compare")
     session = told_session(resource, project, log)
     found = verify(plan, session, project=project.root, data=project.data, range_=range_)
     if found is None:
         return Measured(None, note="no closed window to compare")
     rows = [{"differs": "missing", **row} for row in found.missing.rows]
     rows += [{"differs": "unexpected", **row} for row in found.unexpected.rows]
-    shown: dict[str, Any] = {"windows": found.windows, "rows": found.rows, **_bounds(range_)}
+    counts = {"windows": found.windows, "rows": found.rows, "corrected": found.corrected, "gone": found.gone}
+    shown: dict[str, Any] = {**counts, **_bounds(range_)}
     examples = {"examples": dg.MetadataValue.md(_table(rows))} if rows else {}
     return Measured(found.missing.count + found.unexpected.count, {**shown, **examples})
 

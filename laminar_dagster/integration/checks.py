@@ -19,9 +19,6 @@ from laminar_dagster.integration.factory import Factory, Given, factory_of
 from laminar_dagster.integration.failures import shown_in_dagster
 from laminar_dagster.integration.resource import LaminarResource
 from laminar_dagster.integration.translator import OUTPUT, STATE, ViewAssets
-from laminar_dagster.semantics.expressions import Column
-from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START, Query
-from laminar_dagster.semantics.windows import Session
 
 VERIFY = "verify"
 DESCRIPTIONS = {
@@ -66,7 +63,7 @@ class ChecksConfig(dg.Config):
 
 
 class VerifyConfig(dg.Config):
-    """Which windows are recomputed. Default: one, by chance, that no correction has touched."""
+    """Which windows are recomputed. Default: one, by chance."""
 
     since: str | None = Field(default=None, description="Windows that start at this time or later.")
     to: str | None = Field(default=None, description="Windows that start before this time.")
@@ -84,16 +81,9 @@ def checks_of(factory: Factory, checks: Checks) -> list[dg.AssetChecksDefinition
     for view in factory.views.values():
         if set(checks.chosen()) - {VERIFY}:
             made.append(_cheap_checks(view, checks, factory))
-        if checks.verify is not None and _tells_windows(view.plan.query):
+        if checks.verify is not None and view.plan.query.window is not None:
             made.append(_verify_check(view, checks.verify, factory))
     return made
-
-
-def _tells_windows(query: Query) -> bool:
-    """Whether the rows say which window they are of; without that nothing can be compared (LMR0714)."""
-    columns = {named.expression.name for named in query.output if isinstance(named.expression, Column)}
-    told = columns & {WINDOW_START, WINDOW_END}
-    return query.window is not None and len(told) >= (2 if isinstance(query.window, Session) else 1)
 
 
 def _spec(view: ViewAssets, part: str, name: str, check: Check) -> dg.AssetCheckSpec:
