@@ -315,10 +315,16 @@ def _start_context(settings: SparkSettings) -> SparkContext:
         raise LaminarError(
             "LMR0505",
             f"Spark could not be started as {settings.spark}",
-            detail=f"{first_line(error)}\n{tail(Path(log.name))}".strip(),
+            detail=f"{_reason(error)}\n{tail(Path(log.name))}".strip(),
             hint="To keep the whole log, set LAMINAR_SPARK_LOG to a file name.",
             next_command="laminar doctor",
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """What Java says of it, where it was Java: py4j only says that something went wrong."""
+    java = getattr(error, "java_exception", None)
+    return first_line(error) if java is None else str(java.toString())
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def refunds_without_a_feed(landing: Path) -> None:
     write_deltalake(landing / "refunds", schema.empty_table())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The demo with its first events, a view that cannot run, and no patience with late rows."""
     root = copied(tmp_path_factory.mktemp("shop"))
@@ -73,7 +73,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield shop
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments())

@@ -19,6 +19,7 @@ from laminar_dagster.engine.run import RunOptions, run_view
 from laminar_dagster.integration import laminar_assets
 from state_store import StoreReader
 from tests.engine.sinks.histories import delta_rows, parquet_rows, texts
+from tests.integration.shop import GivenSpark
 
 SQL = """
 CREATE SOURCE sales (region STRING, amount BIGINT, at TIMESTAMP, WATERMARK FOR at)
@@ -152,16 +153,19 @@ def test_a_tick_in_dagster_delivers_and_a_failing_sink_fails_it_after_the_epoch_
     root = a_project(tmp_path)
     arrive(root, 0)
     project = Project.find(root)
-    assets = [a for a in laminar_assets(project, lambda _: spark) if isinstance(a, dg.AssetsDefinition)]
-    totals = [a for a in assets if a.key.to_user_string() == "totals"]
-    result = dg.materialize(totals)
-    (event,) = result.asset_materializations_for_node("totals")
+    GivenSpark.session = spark
+    assets = laminar_assets(project, resource=GivenSpark())
+    key = dg.AssetKey(["totals", "state"])
+    state = dg.AssetSelection.assets(key)
+    result = dg.materialize(assets, selection=state)
+    told = result.asset_materializations_for_node("totals")
+    (event,) = [event for event in told if event.asset_key == key]
     assert event.metadata["delivered_current"].value == 2
 
     (root / "out" / "current" / "_delta_log").rename(root / "out" / "current" / "gone")
     (root / "out" / "current" / "_delta_log").write_text("")
     arrive(root, 1)
-    failed = dg.materialize(totals, raise_on_error=False)
+    failed = dg.materialize(assets, selection=state, raise_on_error=False)
     assert not failed.success
     (failure,) = failed.get_step_failure_events()
     description = str(failure.step_failure_data.user_failure_data.description)

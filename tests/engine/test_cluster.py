@@ -19,21 +19,34 @@ GROUP BY window_start, window_end, k EMIT ON WINDOW CLOSE;
 """
 
 
-def laminar(project: Path, *arguments: str, **environment: str) -> str:
-    command = [sys.executable, "-m", "laminar_dagster.cli", *arguments]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, env={**os.environ, **environment})
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.mark.spark
-def test_two_executors_write_what_one_process_commits(tmp_path: Path) -> None:
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
     (tmp_path / "sql").mkdir()
     (tmp_path / "sql" / "view.sql").write_text(SQL, encoding="utf-8")
     (tmp_path / "landing").mkdir()
     for file in range(2):
         rows = [{"k": f"k{n % 3}", "v": n, "ts": f"2026-01-01T12:0{file}:{n:02d}Z"} for n in range(30)]
         (tmp_path / "landing" / f"{file}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    laminar(tmp_path, "run", LAMINAR_SPARK="local-cluster[2,1,512]")
-    shown = [json.loads(line) for line in laminar(tmp_path, "show", "per_minute", "--format", "json").splitlines()]
+    return tmp_path
+
+
+def laminar(project: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "laminar_dagster.cli", *arguments]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, env={**os.environ, **environment})
+
+
+@pytest.mark.spark
+def test_two_executors_write_what_one_process_commits(project: Path) -> None:
+    done = laminar(project, "run", LAMINAR_SPARK="local-cluster[2,1,1024]")
+    assert done.returncode == 0, done.stderr
+    lines = laminar(project, "show", "per_minute", "--format", "json").stdout.splitlines()
+    shown = [json.loads(line) for line in lines]
     assert {row["k"]: (row["n"], row["s"]) for row in shown} == {"k0": (10, 135), "k1": (10, 145), "k2": (10, 155)}
+
+
+@pytest.mark.spark
+def test_a_cluster_that_cannot_be_had_is_told_with_sparks_own_reason(project: Path) -> None:
+    done = laminar(project, "run", LAMINAR_SPARK="local-cluster[1,1,512]")
+    assert done.returncode == 1
+    assert "[LMR0505]" in done.stderr
+    assert "512 MiB/worker but requested 1024 MiB/executor" in done.stderr

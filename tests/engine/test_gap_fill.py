@@ -23,6 +23,7 @@ from laminar_dagster.engine.run import RunOptions, ViewRun, open_view
 from laminar_dagster.engine.sources.memory import MemoryConnector
 from laminar_dagster.engine.window_sql import starts_sql
 from laminar_dagster.plan.build import plan_script
+from laminar_dagster.semantics.partitions import Partitioning
 from laminar_dagster.semantics.time import DAY, HOUR, MINUTE, SECOND, from_datetime, from_iso
 from laminar_dagster.semantics.windows import Calendar, Tumble
 from state_store import StoreReader
@@ -254,7 +255,7 @@ def test_filled_rows_are_counted_and_lie_in_the_partition_of_their_own_window(
     counts = project.step(("b", 62))
     assert (counts["rows_out"], counts["filled_rows"], counts["windows_closed"]) == (3, 2, 1)
     found = {row["window_start"]: row["_partition"] for row in project.output()}
-    assert found == {start: partition_of(from_datetime(start), "hour") for start in found}
+    assert found == {start: partition_of(from_datetime(start), Partitioning("hour")) for start in found}
     assert len(set(found.values())) == 2
 
 
