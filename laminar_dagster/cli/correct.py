@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, ViewArgument, project_of
+from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, SparkOption, ViewArgument, project_of
 from laminar_dagster.cli.run import delivered_data, print_delivered
 from laminar_dagster.cli.values import plain_row, shown_row
 from laminar_dagster.engine.crash import crash_point_from_environment
@@ -31,7 +31,6 @@ FROM_HELP = "From this time on: windows that overlap it are taken whole. 2026-01
 TO_HELP = "Up to this time, which is not part of it."
 DRY_HELP = "Show what would change; write nothing."
 WHERE_HELP = "Which late rows: SQL over the side output's columns. Default: all that are not folded yet."
-SparkOption = Annotated[str | None, typer.Option(help="local[*], sc://host:port or a master URL.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help=DRY_HELP)]
 
 

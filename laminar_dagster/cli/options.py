@@ -16,6 +16,7 @@ ProjectOption = Annotated[
 DataOption = Annotated[Path | None, typer.Option("--data", help="Where the tables are. Default: data/ in the project.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable: JSON on standard output.")]
 EpochOption = Annotated[int | None, typer.Option("--epoch", help="As of this epoch. Default: the last one.")]
+SparkOption = Annotated[str | None, typer.Option(help="local[*], sc://host:port or a master URL.")]
 ViewArgument = Annotated[str, typer.Argument(help="The view's name.")]
 
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, project_of
+from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, SparkOption, project_of
 from laminar_dagster.engine.crash import crash_point_from_environment
 from laminar_dagster.engine.session import open_session
 from laminar_dagster.errors import LaminarError
@@ -37,7 +37,7 @@ def run(
     views: Annotated[list[str] | None, typer.Argument(help="The views to run. Default: all, upstream first.")] = None,
     project: ProjectOption = None,
     data: DataOption = None,
-    spark: Annotated[str | None, typer.Option(help="local[*], sc://host:port or a master URL.")] = None,
+    spark: SparkOption = None,
     max_rows: Annotated[int, typer.Option(min=1, help=MAX_ROWS_HELP)] = 2_000_000,
     max_files: Annotated[
         int, typer.Option(min=1, help="How many source files an epoch takes (at least one commit).")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, ViewArgument, project_of
+from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, SparkOption, ViewArgument, project_of
 from laminar_dagster.cli.values import plain_row, shown_row
 from laminar_dagster.engine.session import open_session
 from laminar_dagster.semantics.time import to_iso
@@ -23,7 +23,7 @@ def verify(
     data: DataOption = None,
     since: Annotated[str | None, typer.Option("--from", help="Only windows that start at this time or later.")] = None,
     to: Annotated[str | None, typer.Option("--to", help="Only windows that start before this time.")] = None,
-    spark: Annotated[str | None, typer.Option(help="local[*], sc://host:port or a master URL.")] = None,
+    spark: SparkOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Recompute a view from its retained sources, and compare the closed windows. If they differ, it ends with 1."""

@@ -240,24 +240,12 @@ class ViewRun:
         corrects = is_correction(runtime.plan.query, commits)
         if corrects:
             require_correctable(runtime.plan.query)
-        planned = PlanRow(
-            epoch=(self.last.epoch if self.last else 0) + 1,
-            epoch_kind=UPSTREAM if corrects else TICK,
-            run_id=runtime.store.run_id,
-            processing_time=now,
-            fingerprint=runtime.fingerprint,
-            watermark=runtime.clocks.watermark,
-            sources={
-                "commits": [c.to_json() for c in commits],
-                "positions": self._positions_after(commits),
-                **({} if told is None else {TOLD: told.watermark}),
-                SETTINGS: settings_fingerprint(runtime.plan),
-                **pinned_options(runtime.plan.query.side_output),
-                **({CORRECTION: Correction(UPSTREAM).to_json()} if corrects else {}),
-            },
-            tables=runtime.store.versions(f.TABLES),
-            shards=runtime.clocks.to_json(),
-        )
+        more = {
+            **({} if told is None else {TOLD: told.watermark}),
+            **pinned_options(runtime.plan.query.side_output),
+            **({CORRECTION: Correction(UPSTREAM).to_json()} if corrects else {}),
+        }
+        planned = self._next_plan(UPSTREAM if corrects else TICK, now, commits, more)
         runtime.store.begin(planned)
         return planned
 
@@ -302,21 +290,25 @@ class ViewRun:
 
     def _planned(self, correction: Correction) -> PlanRow | None:
         """The correction's plan; None where nothing is committed."""
-        runtime = self.runtime
         if self.last is None:
             return None
+        return self._next_plan(correction.kind, self.options.now(), [], {CORRECTION: correction.to_json()})
+
+    def _next_plan(self, kind: str, now: int, commits: list[SourceCommit], more: dict[str, Any]) -> PlanRow:
+        """The next epoch, pinned to what the view's tables, clocks and settings are now."""
+        runtime = self.runtime
         return PlanRow(
-            epoch=self.last.epoch + 1,
-            epoch_kind=correction.kind,
+            epoch=(self.last.epoch if self.last else 0) + 1,
+            epoch_kind=kind,
             run_id=runtime.store.run_id,
-            processing_time=self.options.now(),
+            processing_time=now,
             fingerprint=runtime.fingerprint,
             watermark=runtime.clocks.watermark,
             sources={
-                "commits": [],
-                "positions": self._positions_after([]),
+                "commits": [commit.to_json() for commit in commits],
+                "positions": self._positions_after(commits),
                 SETTINGS: settings_fingerprint(runtime.plan),
-                CORRECTION: correction.to_json(),
+                **more,
             },
             tables=runtime.store.versions(f.TABLES),
             shards=runtime.clocks.to_json(),
