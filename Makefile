@@ -43,12 +43,20 @@ WORKERS ?= 2
 IN_PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: test
-test: java $(SYNCED) jars browser ## Run the whole test suite
+test: java $(SYNCED) jars ## Run the whole test suite
+	@$(MAKE) browser >/dev/null 2>&1 || true # Without one, the run says in its last lines what it did not show.
 	@$(BIN)/pytest $(IN_PARALLEL) $(ARGS)
 
 .PHONY: test-fast
 test-fast: $(SYNCED) ## Run the tests that need no JVM and no other program
 	@$(BIN)/pytest -m "not spark and not programs" $(IN_PARALLEL) $(ARGS)
+
+# make laws BUDGET=20m ARGS='-k sessions'
+BUDGET ?= 1h
+
+.PHONY: laws
+laws: java $(SYNCED) jars ## Search for counterexamples to the laws of the tests, for an hour (BUDGET=20m)
+	@$(BIN)/python -m tests.laws.search --budget $(BUDGET) --workers $(WORKERS) $(ARGS)
 
 # What the tests of the web interface see, for the README and the tutorial.
 IMAGES := lineage partitions backfill check schedule

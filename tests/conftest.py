@@ -1,21 +1,24 @@
-"""Spark sessions for the whole suite: each kind is started once, when the first test asks for it."""
+"""What the whole suite shares: the order of tests, sessions of Spark, a broker, and the last lines of a run."""
 
 from __future__ import annotations
 
 import fcntl
 import gc
 import os
-from collections.abc import Iterator
+import random
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
 
 from laminar_dagster.engine import connect_server
 from laminar_dagster.engine.session import SparkSettings, open_session
 from tests.kafka.broker import Broker
+from tests.laws.examples import IS_SEARCH, load_profile
+from tests.laws.searching import is_law, report, search
+from tests.machine import KAFKA, skipped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,9 +26,7 @@ if TYPE_CHECKING:
 # The worker's name; None where all tests run in one process.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 
-# How long an example takes says more about the machine than about the code.
-settings.register_profile("laminar", deadline=None)
-settings.load_profile("laminar")
+load_profile()
 
 # These go first, then all that need Spark: what is left at the end is small.
 LONGEST = (
@@ -40,9 +41,50 @@ LONGEST = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     on_spark = {item.path for item in items if item.get_closest_marker("spark")}
     items.sort(key=lambda item: (item.path.name not in LONGEST, item.path not in on_spark))
+    seed = config.getoption("--shuffle")
+    if seed is not None:
+        # Files in another order, and the tests of each file, too: what shares a fixture stays together.
+        dice = random.Random(seed)
+        place = {path: dice.random() for path in sorted({item.path for item in items})}
+        dice.shuffle(items)
+        items.sort(key=lambda item: place[item.path])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """In a search, a law is run for its share of the time and not once."""
+    if not IS_SEARCH or not is_law(pyfuncitem):
+        return None
+    search(pyfuncitem)
+    return True
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, help="Run the tests in another order, which this number tells")
+    parser.addoption("--skip-nothing", action="store_true", help="A test that would be skipped fails (CI)")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and item.config.getoption("--skip-nothing"):
+        report.outcome = "failed"
+        report.longrepr = f"it was skipped, and nothing may be: {report.longrepr}"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The last lines: what this machine could not show, and what a search has found."""
+    stats = terminalreporter.stats
+    for line in skipped(stats.get("skipped", [])):
+        terminalreporter.write_line(line, yellow=True)
+    if IS_SEARCH:
+        report([*stats.get("passed", []), *stats.get("failed", [])], terminalreporter.write_line)
 
 
 def pytest_collection_finish() -> None:
@@ -66,14 +108,15 @@ def _own_state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 @pytest.fixture(scope="session")
 def bundles(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """The jars of this run: Kafka's only where some test wants a broker."""
+    """The jars of this run: Kafka's only where some test wants a broker, and they can be had."""
     wanted = any("kafka_broker" in getattr(item, "fixturenames", ()) for item in request.session.items)
-    return ("delta", "kafka") if wanted else ("delta",)
+    return ("delta", "kafka") if wanted and KAFKA.missing() is None else ("delta",)
 
 
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A Kafka broker, started once."""
+    KAFKA.require()
     broker = Broker(tmp_path_factory.mktemp("kafka"))
     yield broker
     broker.stop()

@@ -1,7 +1,9 @@
-"""Where an epoch of a session view must end: a commit in which a row could be late is an epoch of its own.
+"""Where an epoch of a session view must end: before a commit that looks back at what earlier commits decided.
 
-Whether such a row is late depends on the sessions that were open before its commit, so nothing else may be folded in
-before it is judged. Fixed windows need no cut: there the watermark alone decides.
+Two kinds of commit do. One with a row that could be late: that depends on the sessions that were open before it, so
+nothing else may be folded in before it is judged. And one with a row that could touch a session which an earlier commit
+of the same epoch has closed: the row begins a session of its own, so the closed one must be gone from the state first.
+Fixed windows need no cut: there the watermark alone decides.
 """
 
 from __future__ import annotations
@@ -9,23 +11,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from laminar_dagster.engine.batch import reads_the_watermark_column
-from laminar_dagster.engine.runtime import Clocks
+from laminar_dagster.engine.runtime import Clocks, Runtime
 from laminar_dagster.engine.sources.commits import SourceCommit
 from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
 from laminar_dagster.semantics.query import Input, Query
 from laminar_dagster.semantics.watermark import CommitTimes, progress
 from laminar_dagster.semantics.windows import Session
+from state_store import format as f
 
 
-def epoch_of(query: Query, clocks: Clocks, commits: Sequence[SourceCommit], now: int) -> list[SourceCommit]:
+def epoch_of(runtime: Runtime, commits: Sequence[SourceCommit], now: int) -> list[SourceCommit]:
     """The commits that can be judged together, in order: all of them, or up to the first that cannot."""
+    query = runtime.plan.query
     commits = _upto_correction(query, commits)
     if not isinstance(query.window, Session) or len(commits) < 2:
         return list(commits)
-    before = _watermarks_before(query, clocks, commits, now)
+    before = _watermarks_before(query, runtime.clocks, commits, now)
+    ends = [int(file.low["pane_end"]) for file in runtime.store.table(f.PARTIALS).files()]
     for position, (commit, watermark) in enumerate(zip(commits, before, strict=True)):
-        if _could_be_late(query, query.window, commit, watermark, now):
+        lows = _earliest(query, commit, now) if commit.files else []
+        if lows is None or _looks_back(query, query.window, lows, ends, watermark):
             return list(commits[: max(position, 1)])
+        ends += [low + query.window.gap for low in lows]
     return list(commits)
 
 
@@ -47,14 +54,15 @@ def _watermarks_before(
     query: Query, clocks: Clocks, commits: Sequence[SourceCommit], now: int
 ) -> tuple[int | None, ...]:
     """At most too high: a future-dated row would not move the watermark, and only makes the cut more careful."""
-    times = [
-        CommitTimes(
-            commit.shard,
-            now if _entry(query, commit).event_time == PROCESSING_TIME and commit.files else _latest(commit),
-        )
-        for commit in commits
-    ]
+    times = [CommitTimes(commit.shard, _moved_to(query, commit, now), bool(commit.files)) for commit in commits]
     return progress(times, clocks.watermark, clocks.shards, query.policies, now).before_commit
+
+
+def _moved_to(query: Query, commit: SourceCommit, now: int) -> int | None:
+    entry = _entry(query, commit)
+    if entry.is_handed_on:
+        return entry.handed_on(commit.watermark)
+    return now if entry.event_time == PROCESSING_TIME and commit.files else _latest(commit)
 
 
 def _latest(commit: SourceCommit) -> int | None:
@@ -65,13 +73,14 @@ def _entry(query: Query, commit: SourceCommit) -> Input:
     return next(entry for entry in query.inputs if entry.source.name == commit.source)
 
 
-def _could_be_late(query: Query, window: Session, commit: SourceCommit, watermark: int | None, now: int) -> bool:
-    if not commit.files:
+def _looks_back(query: Query, window: Session, lows: Sequence[int], ends: Sequence[int], watermark: int | None) -> bool:
+    """Whether a row from these times on could be late, or touch a session that ends where one may have been closed."""
+    if watermark is None or not lows:
         return False
-    lows = _earliest(query, commit, now)
-    if lows is None:
-        return True
-    return watermark is not None and any(low + window.gap + query.lateness <= watermark for low in lows)
+    closed_until, low = watermark - query.lateness, min(lows)
+    could_be_late = low + window.gap <= closed_until
+    could_touch_what_is_closed = low <= closed_until and min(ends, default=closed_until + 1) <= closed_until
+    return could_be_late or could_touch_what_is_closed
 
 
 def _earliest(query: Query, commit: SourceCommit, now: int) -> list[int] | None:

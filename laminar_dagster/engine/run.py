@@ -212,7 +212,7 @@ class ViewRun:
         ]
         now = options.now()
         in_order = sorted(taken, key=lambda commit: commit.order)
-        commits = up_to_the_limits(runtime, epoch_of(runtime.plan.query, runtime.clocks, in_order, now), now)
+        commits = up_to_the_limits(runtime, epoch_of(runtime, in_order, now), now)
         if not commits and not (self._moves_to(told) if told else self._time_moves(now) or self._period_ends(now)):
             return None
         return self._pin(commits, now, told)

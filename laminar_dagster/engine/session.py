@@ -71,6 +71,16 @@ SECONDS_TO_WAIT = 180.0  # for a server that is gone; longer than one takes to s
 
 PER_SESSION = ("spark.sql.", "spark.databricks.")
 
+# What pyspark looks up anew at every call, which searches the jars for it: a millisecond each, hundreds in an epoch.
+LOOKED_UP: Mapping[str, tuple[str, ...]] = {
+    "PythonUtils": ("toSeq",),
+    "functions": ("col",),
+    "org.apache.spark.sql.functions": ("expr",),
+    "org.apache.spark.sql.classic.SparkSession": ("getActiveSession",),
+    "org.apache.spark.sql.Observation": (),
+    "org.apache.spark.sql.api.python.PythonSQLUtils": (),
+}
+
 NO_CODEGEN = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -310,7 +320,9 @@ def _start_context(settings: SparkSettings) -> SparkContext:
         with spark_environment(one_machine=settings.spark.startswith("local")):
             launch: Any = launch_gateway  # untyped in pyspark
             gateway = SparkContext._gateway or launch(conf, {"stdout": log, "stderr": log})
-            return SparkContext(conf=conf, gateway=gateway)
+            context = SparkContext(conf=conf, gateway=gateway)
+            _remember_classes(gateway.jvm)
+            return context
     except Exception as error:
         raise LaminarError(
             "LMR0505",
@@ -319,6 +331,15 @@ def _start_context(settings: SparkSettings) -> SparkContext:
             hint="To keep the whole log, set LAMINAR_SPARK_LOG to a file name.",
             next_command="laminar doctor",
         ) from error
+
+
+def _remember_classes(jvm: Any) -> None:
+    """Keep classes and their methods where py4j looks before it asks the JVM."""
+    for name, methods in LOOKED_UP.items():
+        found = getattr(jvm, name)
+        for method in methods:
+            setattr(found, method, getattr(found, method))
+        setattr(jvm, name, found)
 
 
 def _reason(error: Exception) -> str:

@@ -16,6 +16,7 @@ from assets.generator import generate
 from tests.browser.chromium import arguments, find_chromium
 from tests.browser.interface import SIZE, WAIT, Interface
 from tests.browser.served import ROOT, Served, copied, served
+from tests.machine import CHROMIUM
 
 BROKEN = """
 CREATE SOURCE refunds (refund_id BIGINT, amount BIGINT, event_time TIMESTAMP)
@@ -61,6 +62,7 @@ def refunds_without_a_feed(landing: Path) -> None:
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The demo with its first events, a view that cannot run, and no patience with late rows."""
+    CHROMIUM.require()
     root = copied(tmp_path_factory.mktemp("shop"))
     generate(root / "data" / "landing")
     refunds_without_a_feed(root / "data" / "landing")
@@ -75,6 +77,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    CHROMIUM.require()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments())
         yield browser

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.changes import CdcSource, ChangeBatch, Position, debezium_lines, subscribe
@@ -19,6 +19,7 @@ from laminar_dagster.changes.json_text import json_lines
 from laminar_dagster.errors import LaminarError
 from state_store.changelog import changelog_schema
 from tests.changes.changelogs import DATA, Changelog, changelog_rows, inside, row, update
+from tests.laws.examples import examples
 
 SOURCE = CdcSource(db="shop", table="per_minute")
 
@@ -108,7 +109,7 @@ def test_null_is_null_in_every_type() -> None:
     assert json.loads(json_lines(rows)[0]) == dict.fromkeys(TYPES.names)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(st.lists(st.tuples(st.text(max_size=5), st.floats(allow_nan=False, allow_infinity=False)), max_size=5))
 def test_text_and_numbers_are_read_back_as_they_were(values: list) -> None:
     listed = [{"k\u00e4 'x'": text, "f": number} for text, number in values]

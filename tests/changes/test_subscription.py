@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.changes import ChangeBatch, Position, apply, subscribe
@@ -22,6 +22,7 @@ from state_store import format as f
 from state_store.changelog import changelog_schema
 from state_store.parquet import write_file
 from tests.changes.changelogs import DATA, Changelog, changelog_rows, finish, inside, places, row, table_of, update
+from tests.laws.examples import examples
 
 FIRST = [("+I", row("a", 1)), ("+I", row("b", 1)), ("+I", row(None, None))]
 UPDATES = [*update("a", 1, 2), *update("b", 1, 5), ("-D", row(None, None))]
@@ -116,13 +117,13 @@ def interrupted(store: Path, sizes: list[tuple[int, int]]) -> list[ChangeBatch]:
 STOPS = st.lists(st.tuples(st.integers(2, 6), st.integers(1, 3)), max_size=4)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(STOPS)
 def test_however_often_one_stops_each_row_comes_once_and_in_order(history: Path, stops: list) -> None:
     assert places(interrupted(history, stops)) == ALL
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(STOPS)
 def test_so_it_is_through_a_snapshot_and_the_sum_is_the_table(folded: Path, stops: list) -> None:
     batches = interrupted(folded, stops)

@@ -7,13 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.changes import apply, consolidate, diff
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics import zset
 from laminar_dagster.semantics.zset import CdcOperation, Change, identity
+from tests.laws.examples import examples
 
 FLOATS = st.sampled_from([0.0, -0.0, 1.5, math.nan, -math.nan, math.inf, None])
 ROWS = st.fixed_dictionaries(
@@ -26,7 +27,7 @@ ROWS = st.fixed_dictionaries(
 SCHEMA = pa.schema([("k", pa.string()), ("f", pa.float64()), ("l", pa.list_(pa.float64()))])
 WEIGHTED = st.lists(st.tuples(ROWS, st.integers(-2, 2)), max_size=10)
 TABLES = st.dictionaries(st.one_of(st.none(), st.integers(0, 5)), ROWS, max_size=6)
-few = settings(max_examples=15, deadline=None)
+few = examples(15)
 
 
 def weighted_table(weighted: list[tuple[dict[str, Any], int]]) -> pa.Table:

@@ -26,6 +26,7 @@ from laminar_dagster.engine import connect_server, session
 from laminar_dagster.engine.ports import free_port
 from laminar_dagster.engine.session import SparkSettings, is_connect, open_session
 from laminar_dagster.errors import LaminarError
+from tests.machine import PROCESS_FILES
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "laminar_dagster" / "integration" / "dagster.yaml"
@@ -80,8 +81,8 @@ def answers(url: str) -> bool:
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are told apart by /proc")
 def test_everything_is_started_spark_comes_back_and_a_signal_ends_all(project: Path, home: Path) -> None:
+    PROCESS_FILES.require()
     port = free_port(None, 0, next_command="")
     command = [*LAMINAR, "dev", "--project", str(project), "--port", str(port)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
@@ -108,9 +109,9 @@ def test_everything_is_started_spark_comes_back_and_a_signal_ends_all(project: P
 
 
 @pytest.mark.programs
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are told apart by /proc")
 def test_ctrl_c_ends_all_and_what_dagster_knows_stays(project: Path, home: Path) -> None:
     """A terminal sends the signal to the whole group: `make`, `laminar` and whatever they started in it."""
+    PROCESS_FILES.require()
     port = free_port(None, 0, next_command="")
     command = [*LAMINAR, "dev", "--project", str(project), "--in-process", "--port", str(port)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as running:

@@ -21,7 +21,8 @@ from laminar_dagster.semantics.reference import Commit, EpochResult, Reference
 from laminar_dagster.semantics.time import SECOND, from_datetime
 from state_store import format as f
 from tests.engine.sources.views import NOON, View, at, source, write
-from tests.engine.test_laws import on_spark
+from tests.laws.examples import on_spark
+from tests.laws.logs import commits, rows
 
 pytestmark = pytest.mark.spark
 
@@ -41,16 +42,14 @@ BROKEN = ('{"id": 1', "[]", '{"id": "x", "k": "a"}', '{"v": 1e400}', '{"id": 1}{
 NOW = from_datetime(NOON) + 60 * SECOND
 FAR_AHEAD = 3600
 
-rows = st.fixed_dictionaries(
-    {
-        "id": st.one_of(st.none(), st.integers(1, 12)),
-        "k": st.sampled_from(["a", "b", "c", "d", None]),
-        "v": st.sampled_from([-1, 0, 1, 5, 5, 5]),
-        "ts": st.one_of(st.none(), st.just(FAR_AHEAD), st.integers(0, 45), st.integers(0, 45)),
-    }
+drawn_rows = rows(
+    st.one_of(st.none(), st.just(FAR_AHEAD), st.integers(0, 45), st.integers(0, 45)),
+    keys=("a", "b", "c", "d", None),
+    values=(-1, 0, 1, 5, 5, 5),
+    id=st.one_of(st.none(), st.integers(1, 12)),
 )
-lines = st.one_of(rows, rows, rows, st.sampled_from(BROKEN))
-logs = st.lists(st.lists(lines, min_size=1, max_size=12), min_size=2, max_size=3)
+lines = st.one_of(drawn_rows, drawn_rows, drawn_rows, st.sampled_from(BROKEN))
+drawn_logs = commits(lines, rows=(1, 12), commits=(2, 3))
 Line = Mapping[str, Any] | str
 
 
@@ -105,7 +104,7 @@ def accounts(view: View) -> list[Account]:
 
 
 @on_spark(examples=5)
-@given(shape=st.sampled_from(SHAPES), log=logs, files_per_epoch=st.integers(1, 3))
+@given(shape=st.sampled_from(SHAPES), log=drawn_logs, files_per_epoch=st.integers(1, 3))
 def test_in_every_epoch_the_rows_that_came_in_are_accounted_for(
     spark: Any, shape: tuple[str, str], log: list[list[Line]], files_per_epoch: int
 ) -> None:

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.conformance.laws import broken_laws, data_columns
@@ -26,21 +26,22 @@ from laminar_dagster.engine.run import RunOptions, run_view
 from laminar_dagster.engine.sources.schemas import schema_of
 from laminar_dagster.plan.build import plan_script
 from laminar_dagster.plan.plan import Plan
-from laminar_dagster.semantics.time import HOUR, SECOND, from_iso
+from laminar_dagster.semantics.time import HOUR, SECOND
 from laminar_dagster.semantics.zset import consolidate
 from state_store import MaintenancePolicy, StoreReader
 from state_store import format as f
+from tests.laws.examples import on_spark
+from tests.laws.logs import NOON, VALUES, after_noon, rows
+from tests.laws.queries import AT_ONCE, BOUNDS, HOP, SESSION, TUMBLE
 
 pytestmark = pytest.mark.spark
 
-NOON = from_iso("2026-01-01T12:00:00Z")
 NOW = NOON + HOUR
 LAG = 2 * SECOND
 EAGER = MaintenancePolicy(files_per_bucket=2, merge_files=2, vacuum_every=1, retain_epochs=1)
 SCHEMA = pa.schema(
     {"id": pa.int64(), "k": pa.string(), "v": pa.int64(), "ts": pa.timestamp("us", tz="UTC")}  # type: ignore[arg-type]
 )
-BOUNDS = "window_start, window_end, "
 LATENESS = "ALLOW LATENESS INTERVAL '1' HOUR"
 SQL = """
 CREATE SOURCE ev (id BIGINT, k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND)
@@ -74,11 +75,11 @@ WINDOW whole AS (PARTITION BY k, number)
 """
 WINDOWS = {
     "none": ("ev", "SELECT * FROM kept"),
-    "tumble": ("TUMBLE(ev, ts, INTERVAL '10' SECOND)", FIXED.format(size=10 * SECOND, slide=10 * SECOND)),
-    "hop": ("HOP(ev, ts, INTERVAL '4' SECOND, INTERVAL '10' SECOND)", FIXED.format(size=10 * SECOND, slide=4 * SECOND)),
-    "session": ("SESSION(ev, ts, INTERVAL '3' SECOND)", SESSIONS.format(gap=3 * SECOND)),
+    "tumble": (TUMBLE, FIXED.format(size=10 * SECOND, slide=10 * SECOND)),
+    "hop": (HOP, FIXED.format(size=10 * SECOND, slide=4 * SECOND)),
+    "session": (SESSION, SESSIONS.format(gap=3 * SECOND)),
 }
-STRATEGIES = ("CHANGES", "ON UPDATE", "EVERY INTERVAL '1' SECOND", "ON WATERMARK")
+STRATEGIES = (*AT_ONCE, "EVERY INTERVAL '1' SECOND", "ON WATERMARK")
 Rows = Mapping[int, Mapping[str, Any]]
 
 
@@ -90,16 +91,10 @@ class Version:
     deleted: frozenset[int]
 
 
-rows = st.fixed_dictionaries(
-    {
-        "k": st.sampled_from(["a", "b", None]),
-        "v": st.sampled_from([1, 2, 13, 40, None]),
-        "ts": st.integers(0, 40).map(lambda seconds: NOON + seconds * SECOND),
-    }
-)
+drawn_rows = rows(after_noon(0, 40), values=(*VALUES, None))
 ids = st.integers(0, 7)
 versions = st.builds(
-    Version, st.dictionaries(ids, rows, min_size=1, max_size=5), st.frozensets(ids, max_size=3)
+    Version, st.dictionaries(ids, drawn_rows, min_size=1, max_size=5), st.frozensets(ids, max_size=3)
 )  # fmt: skip
 
 
@@ -179,16 +174,6 @@ def difference(changes: Iterable[Mapping[str, Any]], result: Iterable[Mapping[st
     return consolidate([*((data_columns(row), row["_weight"]) for row in changes), *((row, -1) for row in result)])
 
 
-def on_spark(examples: int) -> settings:
-    """Few examples, and no shrinking: an example costs seconds here."""
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    )
-
-
 @on_spark(4)
 @given(
     kind=st.sampled_from(list(WINDOWS)),
@@ -245,11 +230,10 @@ WITH small AS (
         SUM(s) AS s, MAX(hi) AS hi, COUNT(DISTINCT n) AS sizes FROM small GROUP BY ALL
 ), total AS (SELECT k, SUM(s) AS s, MAX(hi) AS hi, MIN(sizes) AS least, COUNT(*) AS n FROM large GROUP BY k)
 """
-AT_ONCE = st.sampled_from(["CHANGES", "ON UPDATE"])
 
 
 @on_spark(2)
-@given(strategies=st.tuples(AT_ONCE, AT_ONCE, AT_ONCE), schedule=st.lists(ticks, min_size=2, max_size=2))
+@given(strategies=st.tuples(*[st.sampled_from(AT_ONCE)] * 3), schedule=st.lists(ticks, min_size=2, max_size=2))
 def test_three_views_over_each_other_are_the_composed_batch_query(
     spark: Any, strategies: tuple[str, str, str], schedule: list[Tick]
 ) -> None:

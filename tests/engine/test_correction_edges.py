@@ -13,7 +13,8 @@ from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.time import SECOND
 from laminar_dagster.semantics.windows import Window
 from tests.engine.corrected_view import EVER, NOON, NOW, CorrectedView, at, plain
-from tests.engine.test_corrections import BOUNDS, HOP, SESSION, SOURCE, TUMBLE, grouped
+from tests.engine.test_corrections import BOUNDS, grouped
+from tests.laws.queries import HOP, SESSION, TUMBLE, source
 
 pytestmark = pytest.mark.spark
 
@@ -91,9 +92,9 @@ def test_a_late_row_at_the_edge_of_a_backfill_counts_in_the_windows_inside_and_c
 
 
 def test_rows_that_were_set_aside_for_another_reason_stay_aside(opened: Open) -> None:
-    source = SOURCE.replace("'memory'", "'memory', unique_key = 'k, v', unique_within = '5 seconds'")
+    keyed = source().replace("'memory'", "'memory', unique_key = 'k, v', unique_within = '5 seconds'")
     limits = " WITH (max_groups_per_window = 2, max_state_rows = 3)"
-    view = opened(source + grouped(TUMBLE, "EMIT ON WINDOW CLOSE" + limits).replace(SOURCE, ""))
+    view = opened(keyed + grouped(TUMBLE, "EMIT ON WINDOW CLOSE" + limits).replace(source(), ""))
     ahead = at(31 * 24 * 3600, "future")
     twice = [at(1), at(1), at(2, "b", 1)]
     log = [twice, [at(3, "c", 1), ahead], [at(40, v=3)], [at(4, v=5), at(5, "d", 7), at(41, v=4)]]
@@ -130,7 +131,7 @@ def test_row_numbers_are_those_of_the_rows_that_a_window_has_now(opened: Open) -
         SELECT window_start, window_end, k, v, ROW_NUMBER() OVER (
             PARTITION BY window_start, window_end ORDER BY v DESC) AS place FROM {TUMBLE}) WHERE place <= 2
         EMIT ON WINDOW CLOSE;"""
-    view = opened(SOURCE + ranked)
+    view = opened(source() + ranked)
     view.take([at(1, v=5), at(2, "b", 7)], [at(30)], [at(3, "c", 6)])
     view.fold()
     assert table(view, "k", "v", "place") == [("b", 7, 1), ("c", 6, 2)]
@@ -157,7 +158,7 @@ def test_what_cannot_be_corrected_is_refused_and_nothing_changes(opened: Open, s
     assert commit is not None
     assert (commit.counts["rows_out"], len(never.look().changes)) == (0, before), "a range without rows"
     timeless = opened(
-        SOURCE
+        source()
         + f"""CREATE MATERIALIZED VIEW out AS SELECT window_start, COUNT(*) AS n FROM {TUMBLE}
         GROUP BY window_start, window_end EMIT ON WINDOW CLOSE WITH (on_null_event_time = 'fallback');"""
     )

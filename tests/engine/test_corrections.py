@@ -5,33 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.semantics.time import HOUR, SECOND
 from laminar_dagster.semantics.windows import Window
 from tests.engine.corrected_view import NOON, CorrectedView, Row, at
+from tests.laws.examples import on_spark
+from tests.laws.logs import KEYS, VALUES, commits
+from tests.laws.queries import CUMULATE, HOP, SESSION, TUMBLE, source
 
 pytestmark = pytest.mark.spark
 
-SOURCE = """
-CREATE SOURCE ev (k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND)
-WITH (connector = 'memory');
-"""
 GROUPED = """
 CREATE MATERIALIZED VIEW out AS
 SELECT {shown}, COUNT(*) AS n, SUM(v) AS s, MAX(v) AS hi FROM {window} WHERE v <> 13
 GROUP BY window_start, window_end, k {rest};
 """
 BOUNDS = "window_start, window_end, k"
-TUMBLE = "TUMBLE(ev, ts, INTERVAL '10' SECOND)"
-HOP = "HOP(ev, ts, INTERVAL '4' SECOND, INTERVAL '10' SECOND)"
-CUMULATE = "CUMULATE(ev, ts, INTERVAL '5' SECOND, INTERVAL '15' SECOND)"
-SESSION = "SESSION(ev, ts, INTERVAL '3' SECOND)"
 
 
 def grouped(window: str, rest: str, shown: str = BOUNDS) -> str:
-    return SOURCE + GROUPED.format(shown=shown, window=window, rest=rest)
+    return source() + GROUPED.format(shown=shown, window=window, rest=rest)
 
 
 VIEWS = {
@@ -47,28 +42,22 @@ OTHERS = {
     "tumble that does not show its group": grouped(TUMBLE, "EMIT FINAL", shown="MIN(v) AS lo"),
     "calendar": grouped("TUMBLE(ev, ts, INTERVAL '1' DAY, TIME ZONE 'Europe/Berlin')", "EMIT ON WINDOW CLOSE"),
     "hop on watermark": grouped(HOP, "ALLOW LATENESS INTERVAL '3' SECOND EMIT ON WATERMARK"),
-    "projection": SOURCE
+    "projection": source()
     + f"""CREATE MATERIALIZED VIEW out AS SELECT window_start, window_end, k, v FROM {TUMBLE} WHERE v <> 13
         EMIT ON WINDOW CLOSE;""",
-    "groups": SOURCE
+    "groups": source()
     + """CREATE MATERIALIZED VIEW out AS SELECT k, COUNT(*) AS n, SUM(v) AS s FROM ev WHERE v <> 13 GROUP BY k
         EMIT CHANGES;""",
 }
-few = settings(
-    max_examples=2,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-rows = st.tuples(st.integers(0, 40), st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, 13, 40]))
-commits = st.lists(st.lists(rows, min_size=1, max_size=4), min_size=2, max_size=3)
+drawn_rows = st.tuples(st.integers(0, 40), st.sampled_from(KEYS), st.sampled_from(VALUES))
+drawn_commits = commits(drawn_rows, rows=(1, 4), commits=(2, 3))
 ranges = st.tuples(st.integers(-5, 40), st.integers(1, 12))
 chosen = st.sampled_from([None, "group_key LIKE '%a%'", "event_time < '2026-01-01T12:00:20Z'"])
 
 
 @pytest.mark.parametrize("kind", VIEWS)
-@few
-@given(first=commits, backfilled=ranges, second=commits, where=chosen, again=ranges)
+@on_spark(examples=2)
+@given(first=drawn_commits, backfilled=ranges, second=drawn_commits, where=chosen, again=ranges)
 def test_a_corrected_view_is_what_its_rows_say(
     spark: Any, kind: str, first: Any, backfilled: Any, second: Any, where: str | None, again: Any
 ) -> None:

@@ -21,36 +21,34 @@ from laminar_dagster.engine.run import RunOptions, run_view
 from laminar_dagster.engine.sources.memory import MemoryConnector
 from laminar_dagster.integration import laminar_assets
 from laminar_dagster.plan.build import plan_script
-from laminar_dagster.semantics.time import MINUTE, SECOND, from_iso
+from laminar_dagster.semantics.time import MINUTE, SECOND
 from state_store import CommitRow
-from tests.engine.test_laws import as_set, on_spark
 from tests.integration.shop import GivenSpark
+from tests.laws.agreement import as_table, aside
+from tests.laws.examples import on_spark
+from tests.laws.logs import NOON, Commits, after_noon, commits, rows
+from tests.laws.queries import source
 
 pytestmark = pytest.mark.spark
 
-NOON = from_iso("2026-01-01T12:00:00Z")
-FALLING_BACK = """
-CREATE SOURCE ev (k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
-WITH (connector = 'memory');
+FALLING_BACK = (
+    source(lag=5)
+    + """
 CREATE MATERIALIZED VIEW out AS
 SELECT window_start, window_end, k, COUNT(*) AS n, SUM(v) AS s FROM {window}
 GROUP BY window_start, window_end, k EMIT ON WINDOW CLOSE WITH (on_null_event_time = 'fallback');
 """
+)
 WINDOWS = (
     "TUMBLE(ev, ts, INTERVAL '10' SECOND)",
     "HOP(ev, ts, INTERVAL '5' SECOND, INTERVAL '15' SECOND)",
     "SESSION(ev, ts, INTERVAL '4' SECOND)",
 )
-COLUMNS = ("window_start", "window_end", "k", "n", "s")
-
-times = st.one_of(st.none(), st.integers(-20, 40).map(lambda seconds: NOON + seconds * SECOND))
-rows = st.fixed_dictionaries({"k": st.sampled_from("ab"), "v": st.integers(1, 9), "ts": times})
-ticks = st.lists(
-    st.tuples(st.lists(st.lists(rows, min_size=1, max_size=4), max_size=3), st.integers(0, 15)),
-    min_size=1,
-    max_size=3,
-)
-Ticks = list[tuple[list[list[dict[str, Any]]], int]]
+drawn_rows = rows(st.one_of(st.none(), after_noon(-20, 40)), keys="ab", values=range(1, 10))
+# Commits, and by how many seconds the clock moves on to the tick that takes them.
+drawn_commits = commits(drawn_rows, rows=(1, 4), commits=(0, 3))
+drawn_ticks = st.lists(st.tuples(drawn_commits, st.integers(0, 15)), min_size=1, max_size=3)
+Ticks = list[tuple[Commits, int]]
 
 
 def observed(runner: Runner, sql: str, log: Ticks) -> Observed:
@@ -67,17 +65,13 @@ def observed(runner: Runner, sql: str, log: Ticks) -> Observed:
         runner.close()
 
 
-def aside(found: Observed) -> list[tuple[Any, ...]]:
-    return as_set([{**entry["row"], "kind": entry["kind"]} for entry in found.side_output], ("kind", "k", "v", "ts"))
-
-
 @on_spark(examples=4)
-@given(log=ticks, window=st.sampled_from(WINDOWS))
+@given(log=drawn_ticks, window=st.sampled_from(WINDOWS))
 def test_spark_and_the_reference_agree_on_rows_that_fall_back(spark: Any, log: Ticks, window: str) -> None:
     sql = FALLING_BACK.format(window=window)
     on_engine = observed(SparkRunner(lambda: spark), sql, log)
     on_reference = observed(ReferenceRunner(), sql, log)
-    assert as_set(on_engine.table, COLUMNS) == as_set(on_reference.table, COLUMNS)
+    assert as_table(on_engine.table) == as_table(on_reference.table)
     assert aside(on_engine) == aside(on_reference)
     assert on_engine.watermark == on_reference.watermark
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from laminar_dagster.conformance.harness import Observed, Runner
 from laminar_dagster.conformance.reference_runner import ReferenceRunner
 from laminar_dagster.conformance.spark_runner import SparkRunner
 from laminar_dagster.engine import filled_windows, maintenance, writing
@@ -27,10 +26,12 @@ from laminar_dagster.semantics.partitions import Partitioning
 from laminar_dagster.semantics.time import DAY, HOUR, MINUTE, SECOND, from_datetime, from_iso
 from laminar_dagster.semantics.windows import Calendar, Tumble
 from state_store import StoreReader
+from tests.laws.agreement import as_table, aside, at_last
+from tests.laws.examples import on_spark
+from tests.laws.logs import NOON, Commits, commits, cuts, rows
 
 pytestmark = pytest.mark.spark
 
-NOON = from_iso("2026-01-01T12:00:00Z")
 WINDOWS = {
     "tumble": (MINUTE, "INTERVAL '1' MINUTE"),
     "calendar": (DAY, "INTERVAL '1' DAY, TIME ZONE 'Europe/Berlin'"),
@@ -46,33 +47,18 @@ GROUP BY window_start, window_end, k
 HAVING MAX(v) IS NULL OR MAX(v) <> 3
 GAP FILL {kind} EMIT {emit}{options};
 """
-COLUMNS = ("window_start", "window_end", "k", "n", "s", "x", "f", "p", "spread")
-
-
-def on_spark(examples: int) -> settings:
-    """Few examples, and no shrinking: an example costs seconds here. The laws on the reference shrink."""
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    )
-
-
-rows = st.fixed_dictionaries(
-    {
-        "k": st.sampled_from(["a", "b", None]),
-        "v": st.sampled_from([-7, 0, 3, 2**62, None]),
-        "x": st.sampled_from([0.1, -2.7, 1e300, None]),
-        "f": st.sampled_from([0.5, -3.25, None]),
-        "p": st.sampled_from([Decimal("0.07"), Decimal("-12.30"), None]),
-        "ts": st.integers(0, 12),
-    }
+drawn_rows = rows(
+    st.integers(0, 12),
+    values=(-7, 0, 3, 2**62, None),
+    x=st.sampled_from([0.1, -2.7, 1e300, None]),
+    f=st.sampled_from([0.5, -3.25, None]),
+    p=st.sampled_from([Decimal("0.07"), Decimal("-12.30"), None]),
 )
-commits = st.lists(st.lists(rows, min_size=1, max_size=3), min_size=3, max_size=7)
+drawn_commits = commits(drawn_rows, rows=(1, 3), commits=(3, 7))
+EVENT = ("k", "v", "x", "f", "p", "ts")
 
 
-def dated(drawn: list[list[dict[str, Any]]], size: int) -> list[list[dict[str, Any]]]:
+def dated(drawn: Commits, size: int) -> Commits:
     """Times as they tend to come: each commit's rows some windows on, in windows around a change of the clocks."""
     first = from_iso("2025-03-28T12:00:00Z")
     return [
@@ -81,34 +67,11 @@ def dated(drawn: list[list[dict[str, Any]]], size: int) -> list[list[dict[str, A
     ]
 
 
-def observed(runner: Runner, sql: str, drawn: list[list[dict[str, Any]]], ticks: frozenset[int]) -> Observed:
-    try:
-        runner.open(sql)
-        for position, commit in enumerate(drawn):
-            runner.commit("ev", commit)
-            if position in ticks:
-                runner.tick(None)
-        runner.tick(None)
-        return runner.observe("out")
-    finally:
-        runner.close()
-
-
-def table(found: Observed) -> Counter[tuple[Any, ...]]:
-    return Counter(tuple(row[name] for name in COLUMNS) for row in found.table)
-
-
-def aside(found: Observed) -> Counter[tuple[Any, ...]]:
-    """Rows set aside; a group without a result has none."""
-    entries = [(entry["kind"], entry["row"] or {}) for entry in found.side_output]
-    return Counter((kind, *(row.get(name) for name in ("k", "v", "x", "f", "p", "ts"))) for kind, row in entries)
-
-
 @pytest.mark.parametrize("window", WINDOWS)
 @on_spark(examples=6)
 @given(
-    drawn=commits,
-    cut=st.frozensets(st.integers(0, 6)),
+    drawn=drawn_commits,
+    cut=cuts(7),
     kind=st.sampled_from(["NULL", "LOCF", "LINEAR"]),
     emit=st.sampled_from(["ON WINDOW CLOSE", "FINAL"]),
     max_gap=st.sampled_from([None, 1, 3]),
@@ -133,20 +96,20 @@ def test_spark_and_the_reference_fill_alike_under_any_cut_into_epochs(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(maintenance, "compact_if_due", lambda runtime, _: compact_if_due(runtime, threshold))
         patched.setattr(filled_windows, "FEW_KEPT", few)
-        on_spark = observed(SparkRunner(lambda: spark), sql, log, cut)
-    by_rule = observed(ReferenceRunner(), sql, log, frozenset())
-    assert table(on_spark) == table(by_rule)
-    assert aside(on_spark) == aside(by_rule)
+        on_spark = at_last(SparkRunner(lambda: spark), sql, log, cut)
+    by_rule = at_last(ReferenceRunner(), sql, log, frozenset())
+    assert as_table(on_spark.table) == as_table(by_rule.table)
+    assert aside(on_spark, EVENT) == aside(by_rule, EVENT)
 
 
 @on_spark(examples=2)
-@given(drawn=commits, cut=st.frozensets(st.integers(0, 6)))
+@given(drawn=drawn_commits, cut=cuts(7))
 def test_a_crash_after_any_write_changes_no_filled_row(spark: Any, drawn: Any, cut: frozenset[int]) -> None:
     size, length = WINDOWS["tumble"]
     sql = SQL.format(window=length, kind="LINEAR", emit="ON WINDOW CLOSE", options="")
     log = dated(drawn, size)
-    crashed = observed(SparkRunner(lambda: spark, crash=True), sql, log, cut)
-    assert table(crashed) == table(observed(ReferenceRunner(), sql, log, frozenset()))
+    crashed = at_last(SparkRunner(lambda: spark, crash=True), sql, log, cut)
+    assert as_table(crashed.table) == as_table(at_last(ReferenceRunner(), sql, log, frozenset()).table)
 
 
 # --- what the state keeps -------------------------------------------------------------------------------------

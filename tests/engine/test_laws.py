@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.conformance.harness import Observed, Runner
 from laminar_dagster.conformance.reference_runner import ReferenceRunner
 from laminar_dagster.conformance.spark_runner import SparkRunner
-from laminar_dagster.semantics.time import SECOND, from_iso
+from laminar_dagster.semantics.time import SECOND
+from tests.laws.agreement import at_last
+from tests.laws.examples import on_spark
+from tests.laws.logs import Log, after_noon, commits, logs, rows
+from tests.laws.queries import source
 
 pytestmark = pytest.mark.spark
 
-NOON = from_iso("2026-01-01T12:00:00Z")
 LAG, SIZE, LATENESS = 5 * SECOND, 10 * SECOND, 3 * SECOND
-SQL = """
-CREATE SOURCE ev (k STRING, v BIGINT, d DECIMAL(10,2), ts TIMESTAMP,
-                  WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH (connector = 'memory');
+SQL = (
+    source("k STRING, v BIGINT, d DECIMAL(10,2), ts TIMESTAMP", lag=5)
+    + """
 CREATE MATERIALIZED VIEW out AS
 SELECT window_start, k, COUNT(*) AS n, COUNT(v) AS nv, SUM(v) AS s, MIN(v) AS lo, MAX(v) AS hi, SUM(d) AS d,
        SUM(v) FILTER (WHERE v > 0) AS positive
@@ -34,6 +36,7 @@ GROUP BY window_start, window_end, k
 ALLOW LATENESS INTERVAL '3' SECOND
 EMIT ON WINDOW CLOSE;
 """
+)
 ORACLE = f"""
 WITH marks AS (
     SELECT c, max(ts) - {LAG} AS reached FROM ev WHERE ts IS NOT NULL GROUP BY c),
@@ -56,49 +59,14 @@ HAVING window_start + {SIZE} + {LATENESS} <= (SELECT max(reached) FROM marks)"""
 LATE = ORACLE + "SELECT k, v, ts FROM fates WHERE late"
 
 
-def on_spark(examples: int) -> settings:
-    """Few examples, and no shrinking: an example costs seconds here. The laws on the reference shrink."""
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    )
-
-
-rows = st.fixed_dictionaries(
-    {
-        "k": st.sampled_from(["a", "b", None]),
-        "v": st.sampled_from([None, -4, 0, 7, 13, 2**40]),
-        "d": st.sampled_from([None, Decimal("1.10"), Decimal("-0.05"), Decimal("99999999.99")]),
-        "ts": st.one_of(st.none(), st.integers(-30, 60).map(lambda seconds: NOON + seconds * SECOND)),
-    }
-)
-commits = st.lists(st.lists(rows, min_size=1, max_size=4), min_size=1, max_size=6)
-
-
-@dataclass(frozen=True)
-class Log:
-    """Commits, and after which of them a tick runs."""
-
-    commits: list[list[dict[str, Any]]]
-    ticks: frozenset[int]
-
-
-logs = commits.flatmap(lambda drawn: st.frozensets(st.integers(0, len(drawn) - 1)).map(lambda ticks: Log(drawn, ticks)))
+values = (None, -4, 0, 7, 13, 2**40)
+decimals = st.sampled_from([None, Decimal("1.10"), Decimal("-0.05"), Decimal("99999999.99")])
+drawn_rows = rows(st.one_of(st.none(), after_noon(-30, 60)), values=values, d=decimals)
+drawn_logs = logs(commits(drawn_rows, rows=(1, 4), commits=(1, 6)))
 
 
 def observed(runner: Runner, log: Log) -> Observed:
-    try:
-        runner.open(SQL)
-        for position, commit in enumerate(log.commits):
-            runner.commit("ev", commit)
-            if position in log.ticks:
-                runner.tick(None)
-        runner.tick(None)
-        return runner.observe("out")
-    finally:
-        runner.close()
+    return at_last(runner, SQL, log.commits, log.ticks)
 
 
 def as_set(found: Sequence[Any], columns: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -130,10 +98,10 @@ def oracle(log: Log) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
 
 
 @on_spark(examples=12)
-@given(log=logs)
+@given(log=drawn_logs)
 def test_spark_the_reference_and_duckdb_agree_under_any_cut_into_epochs(spark: Any, log: Log) -> None:
     on_spark = observed(SparkRunner(lambda: spark), log)
-    on_reference = observed(ReferenceRunner(), Log(log.commits, frozenset()))
+    on_reference = observed(ReferenceRunner(), log.in_one_tick())
     rows_by_oracle, late_by_oracle = oracle(log)
     assert as_set(on_spark.table, COLUMNS) == rows_by_oracle
     assert as_set(on_reference.table, COLUMNS) == rows_by_oracle
@@ -143,7 +111,7 @@ def test_spark_the_reference_and_duckdb_agree_under_any_cut_into_epochs(spark: A
 
 
 @on_spark(examples=4)
-@given(log=logs, seed=st.randoms(use_true_random=False))
+@given(log=drawn_logs, seed=st.randoms(use_true_random=False))
 def test_the_order_of_rows_within_a_commit_has_no_meaning(spark: Any, log: Log, seed: Any) -> None:
     shuffled = [seed.sample(commit, len(commit)) for commit in log.commits]
     one = observed(SparkRunner(lambda: spark), log)
@@ -153,7 +121,7 @@ def test_the_order_of_rows_within_a_commit_has_no_meaning(spark: Any, log: Log, 
 
 
 @on_spark(examples=2)
-@given(log=logs)
+@given(log=drawn_logs)
 def test_a_crash_after_any_write_changes_nothing(spark: Any, log: Log) -> None:
     crashed = observed(SparkRunner(lambda: spark, crash=True), log)
     rows_by_oracle, late_by_oracle = oracle(log)

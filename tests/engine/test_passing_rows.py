@@ -6,24 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.conformance.harness import Observed, Runner
-from laminar_dagster.conformance.laws import broken_laws, data_columns
+from laminar_dagster.conformance.laws import broken_laws
 from laminar_dagster.conformance.reference_runner import ReferenceRunner
 from laminar_dagster.conformance.spark_runner import SparkRunner
 from laminar_dagster.engine.run import RunOptions, run_view
 from laminar_dagster.engine.sources.memory import MemoryConnector
 from laminar_dagster.plan.build import plan_script
-from laminar_dagster.semantics.time import HOUR, SECOND, from_iso
-from laminar_dagster.semantics.zset import identity
+from laminar_dagster.semantics.time import HOUR, SECOND
 from state_store import MaintenancePolicy, StoreReader
 from state_store import format as f
+from tests.laws.agreement import as_table, ticks
+from tests.laws.examples import on_spark
+from tests.laws.logs import NOON, Commits, commits, rows
+from tests.laws.queries import AT_ONCE
 
 pytestmark = pytest.mark.spark
 
-NOON = from_iso("2026-01-01T12:00:00Z")
 NOW = NOON + HOUR
 CDF = ", changes = 'cdf'"
 EAGER = MaintenancePolicy(files_per_bucket=2, merge_files=2, vacuum_every=1, retain_epochs=1)
@@ -33,17 +35,11 @@ CREATE MATERIALIZED VIEW out AS
 SELECT k, 10 / v AS share, v + 1 AS more, ts FROM ev WHERE v <> 13 EMIT {strategy};
 """
 KINDS = "CREATE MATERIALIZED VIEW kinds AS SELECT DISTINCT k FROM out;"
-rows = st.fixed_dictionaries(
-    {
-        "k": st.sampled_from(["a", "b", None]),
-        "v": st.sampled_from([0, 2, 13, 40]),
-        "ts": st.sampled_from([NOON, NOON + SECOND, NOON - HOUR, None, NOW + HOUR]),
-    }
-)
-commits = st.lists(st.lists(rows, min_size=1, max_size=5), min_size=2, max_size=4)
+times = st.sampled_from([NOON, NOON + SECOND, NOON - HOUR, None, NOW + HOUR])
+drawn_commits = commits(rows(times, values=(0, 2, 13, 40)), rows=(1, 5), commits=(2, 4))
 
 
-def with_retractions(drawn: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+def with_retractions(drawn: Commits) -> Commits:
     """Each commit but the first takes back what the one before it brought first, and its own last row.
 
     Of a commit with one row that is the same row, which can be taken back once.
@@ -54,40 +50,22 @@ def with_retractions(drawn: list[list[dict[str, Any]]]) -> list[list[dict[str, A
     ]
 
 
-def ticks(runner: Runner, sql: str, log: list[list[dict[str, Any]]], *views: str) -> list[list[Observed]]:
-    try:
-        runner.open(sql)
-        seen = []
-        for position, commit in enumerate(log):
-            runner.commit("ev", commit)
-            runner.tick(NOW + position * SECOND)
-            seen.append([runner.observe(view) for view in views])
-        return seen
-    finally:
-        runner.close()
-
-
-def bag(rows: Any) -> list[Any]:
-    return sorted((identity(data_columns(row)) for row in rows), key=str)
+def after_each(runner: Runner, sql: str, log: Commits, *views: str) -> list[list[Observed]]:
+    return list(ticks(runner, sql, log, frozenset(range(len(log))), *views, now=NOW, step=SECOND))
 
 
 @pytest.mark.parametrize("changes", ["", CDF], ids=["appended", "taken_back"])
-@settings(
-    max_examples=2,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(drawn=commits, strategy=st.sampled_from(["CHANGES", "ON UPDATE"]))
+@on_spark(examples=2)
+@given(drawn=drawn_commits, strategy=st.sampled_from(AT_ONCE))
 def test_spark_and_the_reference_agree_after_every_tick(
-    spark: Any, changes: str, drawn: list[list[dict[str, Any]]], strategy: str
+    spark: Any, changes: str, drawn: Commits, strategy: str
 ) -> None:
     sql = SQL.format(changes=changes, strategy=strategy) + KINDS
     log = with_retractions(drawn) if changes else drawn
-    on_spark = ticks(SparkRunner(lambda: spark, maintenance=EAGER), sql, log, "out", "kinds")
-    for ours, expected in zip(on_spark, ticks(ReferenceRunner(), sql, log, "out", "kinds"), strict=True):
+    on_spark = after_each(SparkRunner(lambda: spark, maintenance=EAGER), sql, log, "out", "kinds")
+    for ours, expected in zip(on_spark, after_each(ReferenceRunner(), sql, log, "out", "kinds"), strict=True):
         for found, by_rule in zip(ours, expected, strict=True):
-            assert bag(found.table) == bag(by_rule.table)
+            assert as_table(found.table) == as_table(by_rule.table)
             assert len(found.side_output) == len(by_rule.side_output)
             assert broken_laws(found.table, found.changes, unique=found.unique) == []
 
@@ -96,9 +74,9 @@ def test_killed_after_every_write_each_row_comes_out_once(spark: Any) -> None:
     sql = SQL.format(changes=CDF, strategy="CHANGES")
     first = [{"k": k, "v": 2, "ts": NOON} for k in "aab"]
     log = [first, [{**first[0], "_weight": -1}, {"k": "c", "v": 40, "ts": NOON}]]
-    (ours,) = ticks(SparkRunner(lambda: spark, crash=True), sql, log, "out")[-1]
-    (expected,) = ticks(ReferenceRunner(), sql, log, "out")[-1]
-    assert bag(ours.table) == bag(expected.table)
+    (ours,) = after_each(SparkRunner(lambda: spark, crash=True), sql, log, "out")[-1]
+    (expected,) = after_each(ReferenceRunner(), sql, log, "out")[-1]
+    assert as_table(ours.table) == as_table(expected.table)
     assert len(ours.changes) == len(expected.changes)
 
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.plan.plan import WEIGHT_COLUMN
@@ -36,6 +36,7 @@ from tests.engine.aggregate_calls import (
     the_same,
     through_partials,
 )
+from tests.laws.examples import on_spark
 
 pytestmark = pytest.mark.spark
 
@@ -104,16 +105,6 @@ def some_row(dice: random.Random, group: int, variety: int, around: float) -> Ro
 
 
 # --- the law ---------------------------------------------------------------------------------------------------
-
-
-def on_spark(examples: int) -> settings:
-    """Few examples, and no shrinking: an example costs seconds here."""
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    )
 
 
 def retractable(family: str) -> list[Asked]:

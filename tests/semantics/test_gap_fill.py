@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.semantics import types as t
@@ -24,8 +24,9 @@ from laminar_dagster.semantics.reference import Reference
 from laminar_dagster.semantics.time import DAY, SECOND
 from laminar_dagster.semantics.types import DataType
 from laminar_dagster.semantics.windows import Calendar, Tumble
+from tests.laws.logs import edges
 from tests.semantics.queries import row, run, short, view
-from tests.semantics.test_laws import COMMITS, CUTS, LATENESS, epochs_of, outcome
+from tests.semantics.test_laws import COMMITS, LATENESS, epochs_of, outcome
 
 SIZE = 10 * SECOND
 KINDS = st.sampled_from(["NULL", "LOCF", "LINEAR"])
@@ -58,8 +59,7 @@ def oracle(closed: list[Any], kind: str, max_gap: int | None) -> Counter[tuple[A
     return Counter(DUCKDB.sql(ORACLE.format(size=SIZE, limit=limit, **values)).fetchall())
 
 
-@settings(deadline=None)
-@given(COMMITS, CUTS, KINDS, MAX_GAPS, LATENESS)
+@given(COMMITS, edges, KINDS, MAX_GAPS, LATENESS)
 def test_the_reference_fills_what_one_batch_query_over_the_closed_windows_fills(
     commits: list[Any], cuts: list[int], kind: str, max_gap: int | None, lateness: int
 ) -> None:
@@ -70,7 +70,7 @@ def test_the_reference_fills_what_one_batch_query_over_the_closed_windows_fills(
     assert found == oracle(closed.table, kind, max_gap)
 
 
-@given(COMMITS, CUTS, KINDS, MAX_GAPS, st.sampled_from([ON_WINDOW_CLOSE, FINAL]), LATENESS)
+@given(COMMITS, edges, KINDS, MAX_GAPS, st.sampled_from([ON_WINDOW_CLOSE, FINAL]), LATENESS)
 def test_filled_rows_do_not_depend_on_the_cut_into_epochs(
     commits: list[Any], cuts: list[int], kind: str, max_gap: int | None, emit: Any, lateness: int
 ) -> None:

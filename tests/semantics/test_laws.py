@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
@@ -19,17 +18,12 @@ from laminar_dagster.semantics.reference import Commit, EpochResult, Reference
 from laminar_dagster.semantics.time import SECOND
 from laminar_dagster.semantics.windows import Calendar, Cumulate, Hop, Session, Tumble
 from laminar_dagster.semantics.zset import Change, applied, identity, summed
+from tests.laws.logs import commits, edges, in_epochs, rows, seconds_after
 from tests.semantics.queries import LATER, V, above, row, source, view
 
-ROWS = st.builds(
-    row,
-    st.sampled_from(["A", "B", None]),
-    st.sampled_from([-1, 0, 1, 2, 5, None]),
-    st.one_of(st.none(), st.integers(-5, 60)),
-)
-COMMITS = st.lists(st.lists(ROWS, max_size=5), max_size=8)
+ROWS = rows(st.one_of(st.none(), seconds_after(0, -5, 60)), keys=("A", "B", None), values=(-1, 0, 1, 2, 5, None))
+COMMITS = commits(ROWS, rows=(0, 5), commits=(0, 8))
 INVERSE = Call("divide", (Literal(60, t.BIGINT), V), t.DOUBLE)
-CUTS = st.lists(st.integers(0, 8), max_size=5)
 WINDOWS = st.sampled_from(
     [
         Tumble(10 * SECOND),
@@ -47,10 +41,7 @@ Rows = list[dict[str, Any]]
 
 def epochs_of(query: Query, commits: Sequence[Rows], cuts: Sequence[int]) -> tuple[Reference, list[EpochResult]]:
     reference = Reference(query)
-    edges = [0, *sorted(min(cut, len(commits)) for cut in cuts), len(commits)]
-    results = [
-        reference.epoch([Commit("ev", rows) for rows in commits[start:end]], LATER) for start, end in pairwise(edges)
-    ]
+    results = [reference.epoch([Commit("ev", rows) for rows in epoch], LATER) for epoch in in_epochs(commits, cuts)]
     return reference, results
 
 
@@ -64,7 +55,7 @@ def outcome(query: Query, commits: Sequence[Rows], cuts: Sequence[int]) -> tuple
     return Counter(map(identity, reference.table)), side, reference.watermark, counts
 
 
-@given(COMMITS, CUTS, st.sampled_from([ON_WINDOW_CLOSE, FINAL]), WINDOWS, LATENESS, LAG)
+@given(COMMITS, edges, st.sampled_from([ON_WINDOW_CLOSE, FINAL]), WINDOWS, LATENESS, LAG)
 def test_append_only_output_does_not_depend_on_the_cut_into_epochs(
     commits: list[Rows], cuts: list[int], emit: Any, window: Any, lateness: int, lag: int
 ) -> None:
@@ -72,7 +63,7 @@ def test_append_only_output_does_not_depend_on_the_cut_into_epochs(
     assert outcome(query, commits, cuts) == outcome(query, commits, [])
 
 
-@given(COMMITS, CUTS, st.sampled_from([ON_WATERMARK, ON_UPDATE, CHANGES]), WINDOWS, LATENESS)
+@given(COMMITS, edges, st.sampled_from([ON_WATERMARK, ON_UPDATE, CHANGES]), WINDOWS, LATENESS)
 def test_the_table_of_a_changing_view_does_not_depend_on_the_cut_either(
     commits: list[Rows], cuts: list[int], emit: Any, window: Any, lateness: int
 ) -> None:
@@ -89,7 +80,7 @@ def test_the_order_of_rows_within_a_commit_has_no_meaning(
     assert outcome(query, shuffled, []) == outcome(query, commits, [])
 
 
-@given(st.lists(st.lists(ROWS, max_size=5), min_size=1, max_size=8), CUTS, WINDOWS, LATENESS, st.data())
+@given(commits(ROWS, rows=(0, 5), commits=(1, 8)), edges, WINDOWS, LATENESS, st.data())
 def test_a_row_dated_a_year_ahead_changes_nothing_but_its_own_entry(
     commits: list[Rows], cuts: list[int], window: Any, lateness: int, data: st.DataObject
 ) -> None:
@@ -105,7 +96,7 @@ def test_a_row_dated_a_year_ahead_changes_nothing_but_its_own_entry(
     assert not counts - found_counts
 
 
-@given(COMMITS, CUTS, WINDOWS)
+@given(COMMITS, edges, WINDOWS)
 def test_every_row_is_aggregated_filtered_or_set_aside(commits: list[Rows], cuts: list[int], window: Any) -> None:
     query = view(window=window, where=above(-1), argument=INVERSE, max_groups_per_window=1)
     _, results = epochs_of(query, commits, cuts)
@@ -117,7 +108,7 @@ def test_every_row_is_aggregated_filtered_or_set_aside(commits: list[Rows], cuts
         assert len(set_aside) == counts["late"] + counts["error"] + counts["evicted"]
 
 
-@given(COMMITS, CUTS, st.sampled_from(EMIT_POLICIES), WINDOWS, LATENESS)
+@given(COMMITS, edges, st.sampled_from(EMIT_POLICIES), WINDOWS, LATENESS)
 def test_the_changelog_summed_to_any_epoch_is_the_table(
     commits: list[Rows], cuts: list[int], emit: Any, window: Any, lateness: int
 ) -> None:
@@ -125,8 +116,8 @@ def test_the_changelog_summed_to_any_epoch_is_the_table(
     reference = Reference(query)
     changes: list[Change] = []
     appended: list[Any] = []
-    for number, rows in enumerate(commits):
-        result = reference.epoch([Commit("ev", rows)], number * 3 * SECOND + 10**15)
+    for number, commit in enumerate(commits):
+        result = reference.epoch([Commit("ev", commit)], number * 3 * SECOND + 10**15)
         changes += result.changes
         appended += result.rows
         assert Counter(map(identity, reference.table)) == Counter(map(identity, [*applied(changes), *appended]))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import duckdb
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.conformance.reference_runner import ReferenceRunner
-from laminar_dagster.semantics.time import MINUTE, SECOND, from_iso
+from laminar_dagster.semantics.time import MINUTE
+from tests.laws.examples import examples
+from tests.laws.logs import NOON, Row, after_noon, rows
 
-NOON = from_iso("2026-01-01T12:00:00Z")
 SQL = """
 CREATE SOURCE ev (k STRING, v BIGINT, x DOUBLE, ts TIMESTAMP, WATERMARK FOR ts) WITH (connector = 'memory');
 CREATE MATERIALIZED VIEW out AS
@@ -31,27 +31,20 @@ SELECT ts - ts % 60000000 AS window_start, k, v,
     row_number() OVER (PARTITION BY ts - ts % 60000000, k ORDER BY x {direction} NULLS {nulls}, v NULLS FIRST) AS n
 FROM ev QUALIFY n <= {limit}
 """
-rows = st.fixed_dictionaries(
-    {
-        "k": st.sampled_from(["a", "b", None]),
-        "v": st.sampled_from([1, 2, None]),
-        "x": st.sampled_from([0.5, -1.0, 1.5, None]),
-        "ts": st.integers(0, 179).map(lambda seconds: NOON + seconds * SECOND),
-    }
-)
+drawn_rows = rows(after_noon(0, 179), values=(1, 2, None), x=st.sampled_from([0.5, -1.0, 1.5, None]))
 DUCKDB = duckdb.connect(config={"threads": 1})
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("x", pa.float64()), ("ts", pa.int64())])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
-    drawn=st.lists(rows, min_size=1, max_size=12),
+    drawn=st.lists(drawn_rows, min_size=1, max_size=12),
     limit=st.integers(1, 3),
     direction=st.sampled_from(["ASC", "DESC"]),
     nulls=st.sampled_from(["FIRST", "LAST"]),
 )
 def test_the_first_rows_are_those_that_duckdb_numbers_first(
-    drawn: list[dict[str, Any]], limit: int, direction: str, nulls: str
+    drawn: list[Row], limit: int, direction: str, nulls: str
 ) -> None:
     form = {"limit": limit, "direction": direction, "nulls": nulls}
     runner = ReferenceRunner()

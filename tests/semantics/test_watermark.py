@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.semantics.watermark import CommitTimes, Progress, Shard, ShardPolicy, progress
+from tests.laws.logs import edges, in_epochs
 
 LAG_5 = {"a": ShardPolicy(lag=5)}
 TWO = {"a": ShardPolicy(lag=0), "b": ShardPolicy(lag=0)}
@@ -89,15 +90,14 @@ def test_the_future_guard_allows_the_skew_itself() -> None:
 COMMITS = st.lists(st.builds(CommitTimes, st.sampled_from(["a", "b"]), st.integers(0, 100)), max_size=12)
 
 
-@given(COMMITS, st.lists(st.integers(0, 12), max_size=4))
+@given(COMMITS, edges)
 def test_the_clocks_do_not_depend_on_how_commits_are_cut_into_epochs(
     commits: list[CommitTimes], cuts: list[int]
 ) -> None:
     whole = first_epoch(commits, TWO)
     watermark, shards, before = None, {}, ()
-    edges = [0, *sorted(min(cut, len(commits)) for cut in cuts), len(commits)]
-    for start, end in pairwise(edges):
-        part = progress(commits[start:end], watermark, shards, TWO, 0)
+    for epoch in in_epochs(commits, cuts):
+        part = progress(epoch, watermark, shards, TWO, 0)
         watermark, shards, before = part.watermark, part.shards, before + part.before_commit
     assert (watermark, before) == (whole.watermark, whole.before_commit)
     assert all(a <= b for a, b in pairwise(before) if a is not None and b is not None)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.build import plan_script
 from laminar_dagster.sql.dialect import tokenize
+from tests.laws.examples import examples
 
 CASES = Path(__file__).parents[1] / "conformance" / "cases"
 RICH = """
@@ -49,7 +50,7 @@ def refusal(script: str) -> LaminarError | None:
     return None
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(600)
 @given(
     st.sampled_from(SCRIPTS),
     st.lists(

@@ -10,7 +10,7 @@ import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from state_store import MaintenancePolicy, StoreBusyError, StoreReader, StoreWriter
@@ -23,7 +23,6 @@ from tests.state_store.small_epochs import EAGER, a_commit, a_plan, content, exp
 MERGING = replace(EAGER, vacuum_every=1_000_000)
 
 
-@settings(deadline=None)
 @given(rows=st.lists(st.integers(0, 10_000), min_size=1), fan=st.integers(2, 20))
 def test_levels_of_many_are_those_of_each(rows: list[int], fan: int) -> None:
     assert levels(pa.chunked_array([rows], pa.int64()), fan).to_pylist() == [level(n, fan) for n in rows]

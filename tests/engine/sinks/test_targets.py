@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.engine.sinks.collapsing import GONE, NEW, collapsed
@@ -23,6 +23,7 @@ from laminar_dagster.semantics.zset import diff
 from state_store.changelog import HEAD
 from tests.changes.changelogs import NOON, Change, changelog_rows, row, update
 from tests.engine.sinks.histories import delivery, delta_rows, no_spark, parquet_rows, texts
+from tests.laws.examples import examples
 
 
 def files(root: Path, form: str, mode: str) -> FilesTarget:
@@ -213,7 +214,7 @@ def steps_between(states: list[dict[Any, int]]) -> list[list[Change]]:
     return found
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.lists(tables, min_size=1, max_size=3), min_size=1, max_size=4))
 def test_collapsed_epochs_applied_by_key_are_the_table(epochs: list[list[dict[Any, int]]]) -> None:
     changes = iter(steps_between([state for epoch in epochs for state in epoch]))
@@ -232,7 +233,7 @@ def test_collapsed_epochs_applied_by_key_are_the_table(epochs: list[list[dict[An
         assert table == epoch[-1]
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(st.lists(tables, min_size=2, max_size=6))
 def test_an_upserted_delta_table_is_the_views_table(
     tmp_path_factory: pytest.TempPathFactory, states: list[dict[Any, int]]

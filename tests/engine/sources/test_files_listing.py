@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.semantics.types import BIGINT, STRING, TIMESTAMP, parse_type
 from tests.engine.sources.views import files_view, ids, rows, write
+from tests.machine import as_second_user
 
 DECLARED = (Field("k", STRING), Field("v", BIGINT), Field("ts", TIMESTAMP))
 
@@ -254,3 +256,17 @@ def test_a_csv_option_that_makes_no_sense_is_refused(tmp_path: Path, options: di
 def test_a_delimiter_is_one_character_or_a_tab(tmp_path: Path, options: dict[str, str]) -> None:
     (entry,) = files_view(tmp_path, "csv", **options).plan.query.inputs
     assert options.items() <= dict(entry.source.options).items()
+
+
+def test_a_file_that_another_user_may_not_read_is_named() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "in").mkdir()
+        pq.write_table(rows(("a", 1, 0)), root / "in" / "1.parquet")
+        (root / "in" / "1.parquet").chmod(0o600)
+        root.chmod(0o755)
+        with as_second_user():
+            error = refusal(connector(root, "parquet"))
+    assert error.code == "LMR0609"
+    assert "in/1.parquet" in str(error.detail)
+    assert "Permission denied" in str(error.detail)
