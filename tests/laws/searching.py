@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def search(item: pytest.Function) -> None:
     until = time.monotonic() + seconds_of(item)
     handle = item.obj.hypothesis
     seen = Seen(handle.inner_test, given)
-    handle.inner_test = seen
+    handle.inner_test = seen.watched()
     try:
         item.obj(**given)
         while time.monotonic() < until:
@@ -64,13 +65,17 @@ class Seen:
         self.examples = 0
         self.broke: Mapping[str, Any] = {}
 
-    def __call__(self, **values: Any) -> None:
-        self.examples += 1
-        try:
-            self.law(**values)
-        except Exception:
-            self.broke = {name: value for name, value in values.items() if name not in self.given}
-            raise
+    def watched(self) -> Callable[..., None]:
+        @wraps(self.law)
+        def looked_at(**values: Any) -> None:
+            self.examples += 1
+            try:
+                self.law(**values)
+            except Exception:
+                self.broke = {name: value for name, value in values.items() if name not in self.given}
+                raise
+
+        return looked_at
 
     def to_paste(self) -> str:
         if any(isinstance(value, st.DataObject) or _is_random(value) for value in self.broke.values()):
