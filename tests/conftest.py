@@ -9,9 +9,10 @@ import random
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from laminar_dagster.engine import connect_server
 from laminar_dagster.engine.session import SparkSettings, open_session
@@ -28,19 +29,28 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 
 load_profile()
 
+# Folders whose tests share a program that is costly to start.
+TOGETHER = ("kafka",)
 # These go first, then all that need Spark: what is left at the end is small.
 LONGEST = (
     "test_interface.py",
     "test_spark.py",
-    "test_killed_processes.py",
-    "test_change_feed_laws.py",
+    "test_corrections.py",
     "test_benchmarks.py",
+    "test_source.py",
+    "test_corrected_chains.py",
+    "test_killed_processes.py",
+    "test_dev.py",
+    "test_change_feed_laws.py",
     "test_commands.py",
     "test_update_laws.py",
+    "test_gap_fill.py",
+    "test_maintenance.py",
     "test_vacuum.py",
 )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     on_spark = {item.path for item in items if item.get_closest_marker("spark")}
     items.sort(key=lambda item: (item.path.name not in LONGEST, item.path not in on_spark))
@@ -51,6 +61,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         place = {path: dice.random() for path in sorted({item.path for item in items})}
         dice.shuffle(items)
         items.sort(key=lambda item: place[item.path])
+
+
+class ByFile(LoadFileScheduling):
+    """The tests of a file stay on one worker, and so do all that share a program."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = super()._split_scope(nodeid)
+        folder = Path(path).parent.name
+        return folder if folder in TOGETHER else path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -44,6 +44,13 @@ STARTUP = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Nobody looks: what Spark would keep for its web interface is hundreds of MiB of old plans, and their texts.
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.ui.dagGraph.retainedRootRDDs": "10",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.sql.ui.explainMode": "simple",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
@@ -140,13 +147,13 @@ class SparkSettings:
         """Fastest on tiny data: one shuffle partition, no code generation, a JVM that compiles lightly.
 
         A JVM that stops at level 1 has room for 48 MiB of code by default, which Spark fills within two minutes: from
-        then on it would throw code out and compile it again.
+        then on it would throw code out and compile it again. Plans are short-lived: with room for them, few are copied.
         """
         return cls(
             spark=spark,
             shuffle_partitions=1,
-            driver_memory="1g",
-            jvm_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+            driver_memory="1536m",
+            jvm_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xmn768m",
             extra=NO_CODEGEN,
             bundles=bundles,
         )

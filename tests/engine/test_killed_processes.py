@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from state_store import StoreReader
+from tests.processes import Laminar
 
 pytestmark = pytest.mark.spark
 
@@ -44,12 +43,9 @@ def a_project(root: Path, files: dict[str, list[tuple[str, int, str]]] = FILES) 
     return root
 
 
-def laminar(root: Path, url: str, *arguments: str, crash_after: int | None = None) -> subprocess.Popen[str]:
-    environment = {**os.environ, "LAMINAR_SPARK": url}
-    if crash_after is not None:
-        environment["LAMINAR_CRASH_AFTER"] = str(crash_after)
-    command = [sys.executable, "-m", "laminar_dagster.cli", *arguments, "--project", str(root)]
-    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def laminar(root: Path, url: str, *arguments: str, crash_after: int | None = None) -> Laminar:
+    crash = {} if crash_after is None else {"LAMINAR_CRASH_AFTER": str(crash_after)}
+    return Laminar(*arguments, "--project", str(root), LAMINAR_SPARK=url, **crash)
 
 
 def what_is_there(root: Path) -> dict[str, Any]:
@@ -68,20 +64,15 @@ def _rows(reader: StoreReader, table: str) -> list[dict[str, Any]]:
     return rows
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out + err
-
-
 def test_a_process_killed_after_each_of_its_writes_in_turn_leaves_what_an_undisturbed_one_leaves(
     tmp_path: Path, connect_url: str
 ) -> None:
     calm, disturbed = a_project(tmp_path / "calm"), a_project(tmp_path / "disturbed")
-    code, text = finish(laminar(calm, connect_url, "run", "--max-files", "1"))
+    code, text = laminar(calm, connect_url, "run", "--max-files", "1").finish()
     assert code == 0, text
     kills = 0
     while True:
-        code, text = finish(laminar(disturbed, connect_url, "run", "--max-files", "1", crash_after=kills + 1))
+        code, text = laminar(disturbed, connect_url, "run", "--max-files", "1", crash_after=kills + 1).finish()
         if code != -signal.SIGKILL:
             break
         kills += 1
@@ -97,9 +88,9 @@ def test_of_two_processes_that_run_one_view_at_once_one_wins_and_the_other_says_
 ) -> None:
     many = {f"{i}.json": [("eu", i, f"12:{i:02d}:00")] for i in range(12)}
     calm, contested = a_project(tmp_path / "calm", many), a_project(tmp_path / "contested", many)
-    assert finish(laminar(calm, connect_url, "run", "--max-files", "1"))[0] == 0
+    assert laminar(calm, connect_url, "run", "--max-files", "1").finish()[0] == 0
     both = [laminar(contested, connect_url, "run", "--max-files", "1") for _ in range(2)]
-    results = sorted(finish(process) for process in both)
+    results = sorted(process.finish() for process in both)
     assert [code for code, _ in results] == [0, 1]
     assert "another run is writing this view's state [LMR0402]" in results[1][1]
     assert what_is_there(contested) == what_is_there(calm)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import os
+import random
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -160,7 +160,7 @@ def test_a_planned_file_that_is_gone_or_changed_is_named_with_what_is_committed(
 
 
 def test_a_compressed_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.json.gz", gzip.compress(os.urandom(1000))[:-20])
+    path = write(tmp_path, "a.json.gz", gzip.compress(random.Random(1).randbytes(1000))[:-20])
     with pytest.raises(LaminarError) as raised:
         require_readable(new(connector(tmp_path)), "Epoch 3 is committed.")
     assert raised.value.code == "LMR0609"
