@@ -41,13 +41,12 @@ def _share(item: pytest.Item) -> int:
 def search(item: pytest.Function) -> None:
     """Run the law on new examples until its time is over, or until it fails."""
     given = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
-    until = time.monotonic() + seconds_of(item)
     handle = item.obj.hypothesis
-    seen = Seen(handle.inner_test, given)
+    seen = Seen(handle.inner_test, given, until=time.monotonic() + seconds_of(item))
     handle.inner_test = seen.watched()
     try:
         item.obj(**given)
-        while time.monotonic() < until:
+        while not seen.is_over:
             item.obj(**given)
     except Exception:
         item.add_report_section("call", SECTION, f"{item.nodeid}\n{seen.to_paste()}")
@@ -60,14 +59,21 @@ def search(item: pytest.Function) -> None:
 class Seen:
     """A law that counts the examples it is held against, and keeps the last one that broke it."""
 
-    def __init__(self, law: Callable[..., None], given: Mapping[str, Any]) -> None:
-        self.law, self.given = law, given
+    def __init__(self, law: Callable[..., None], given: Mapping[str, Any], until: float) -> None:
+        self.law, self.given, self.until = law, given, until
         self.examples = 0
         self.broke: Mapping[str, Any] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is up. A law that is broken takes what it needs to come down to the least example."""
+        return not self.broke and time.monotonic() >= self.until
 
     def watched(self) -> Callable[..., None]:
         @wraps(self.law)
         def looked_at(**values: Any) -> None:
+            if self.is_over:
+                return
             self.examples += 1
             try:
                 self.law(**values)
