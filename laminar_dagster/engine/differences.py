@@ -156,7 +156,7 @@ def _changes_sql(columns: ShownColumns) -> str:
     differs = [f"{quoted('o ' + name)} IS DISTINCT FROM {quoted('n ' + name)}" for name in columns.data]
     seen = " OR ".join(differs) or "false"
     old, new = (_data_sql(columns, side) for side in ("o", "n"))
-    order = ", ".join(quoted(f"{side} {name}") for name in columns.identity for side in "no") or "_rank"
+    order = ", ".join(quoted(f"{side} {name}") for name in columns.identity for side in "no") or "true"
     numbered = f"SELECT *, row_number() OVER (ORDER BY {order}) AS _at, ({seen}) AS _seen FROM pairs"
     return f"""
         WITH numbered AS ({numbered})
