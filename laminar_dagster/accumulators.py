@@ -138,12 +138,20 @@ def _planned(sql: str) -> Plan:
             "LMR0803", "accumulators are for one view over one source", hint="Leave the other statements out."
         )
     plan = plans[0]
-    if plan.query.window is None or not plan.query.waits_for_close:
+    if plan.query.window is None:
         raise LaminarError(
             "LMR0803",
             f'view "{plan.query.view}" has no window to close',
-            where=plan.query.places.get("emit") or plan.query.places.get("view"),
+            where=plan.query.places.get("view"),
             hint="Group by a window, and EMIT ON WINDOW CLOSE.",
+        )
+    if not plan.query.waits_for_close:
+        raise LaminarError(
+            "LMR0803",
+            f'view "{plan.query.view}" shows results before its windows close, and accumulators show them then',
+            detail=f"EMIT {plan.query.emit.sql}",
+            where=plan.query.places.get("emit") or plan.query.places.get("view"),
+            hint="Write EMIT ON WINDOW CLOSE, or EMIT FINAL.",
         )
     source = plan.query.inputs[0].source
     if source.connector != "memory":
@@ -161,9 +169,9 @@ def _typed(batch: Batch, source: Source) -> pa.Table:
     schema = pa.schema([(column.name, arrow_type(column.type)) for column in source.columns])
     if isinstance(batch, pa.RecordBatch):
         batch = pa.Table.from_batches([batch])
-    names = set(batch.column_names) if isinstance(batch, pa.Table) else {name for row in batch for name in row}
-    unknown = sorted(names - set(schema.names))
-    missing = sorted(set(schema.names) - names) if isinstance(batch, pa.Table) else []
+    rows = [set(batch.column_names)] if isinstance(batch, pa.Table) else [set(row) for row in batch]
+    unknown = sorted({name for row in rows for name in row - set(schema.names)})
+    missing = sorted({name for row in rows for name in set(schema.names) - row})
     for problem, found in (("has no column", unknown), ("needs column", missing)):
         if found:
             raise _mismatch(f'source "{source.name}" {problem} "{found[0]}"', f"columns: {', '.join(schema.names)}")
@@ -175,7 +183,7 @@ def _column(batch: pa.Table | Sequence[Mapping[str, Any]], column: Field, type_:
     try:
         if isinstance(batch, pa.Table):
             return batch.column(column.name).cast(type_)
-        return pa.array([row.get(column.name) for row in batch], type_)
+        return pa.array([row[column.name] for row in batch], type_)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise _mismatch(f'column "{column.name}" does not fit {column.type}', str(error)) from error
 

@@ -53,11 +53,14 @@ def _record(data: T, timestamp: int | None, operation: CdcOperation) -> Changelo
 
 
 def records(rows: pa.RecordBatch | pa.Table) -> Iterator[ChangelogRecord[Mapping[str, Any]]]:
-    """The rows of a changelog as records, their times in microseconds since 1970 UTC."""
+    """The rows of a changelog as records, their times in microseconds since 1970 UTC.
+
+    What `diff` gives has no event time; the timestamps of its records are None.
+    """
     names = data_columns(rows.schema.names)
     for row in rows.to_pylist():
         data = {name: row[name] for name in names}
-        yield ChangelogRecord(data, row[WEIGHT], _micros(row[EVENT_TIME]), CdcOperation(row[OP]))
+        yield ChangelogRecord(data, row[WEIGHT], _micros(row.get(EVENT_TIME)), CdcOperation(row[OP]))
 
 
 def _micros(moment: datetime | None) -> int | None:

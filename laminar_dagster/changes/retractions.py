@@ -15,6 +15,7 @@ T = TypeVar("T")
 class _Emitted(Generic[T]):
     result: T
     version: int
+    emit_time: int | None
 
 
 class LateDataRetraction(Generic[T]):
@@ -29,18 +30,22 @@ class LateDataRetraction(Generic[T]):
         self.retractions = 0
         self._windows: dict[Hashable, _Emitted[T]] = {}
 
-    def check_retraction(self, window: Hashable, new: T) -> tuple[T, T] | None:
-        """(old, new) if the window had another result before; from here on it has the new one."""
+    def check_retraction(self, window: Hashable, new: T, emit_time: int | None = None) -> tuple[T, T] | None:
+        """(old, new) if the window had another result before; from here on it has the new one.
+
+        `emit_time`: when the new result is emitted, in microseconds since 1970 UTC; a result that did not change is not
+        emitted again and keeps its own.
+        """
         if not self.enabled:
             return None
         known = self._windows.get(window)
         if known is None:
-            self._windows[window] = _Emitted(new, 1)
+            self._windows[window] = _Emitted(new, 1, emit_time)
             self.emitted += 1
             return None
         if _same(known.result, new):
             return None
-        old, known.result = known.result, new
+        old, known.result, known.emit_time = known.result, new, emit_time
         known.version += 1
         self.emitted += 1
         self.retractions += 1
@@ -54,6 +59,11 @@ class LateDataRetraction(Generic[T]):
         """How many results of the window were emitted; 0 for one that is not remembered."""
         known = self._windows.get(window)
         return 0 if known is None else known.version
+
+    def emit_time(self, window: Hashable) -> int | None:
+        """When the window's last result was emitted; None for one that is not remembered, or if nobody said."""
+        known = self._windows.get(window)
+        return None if known is None else known.emit_time
 
     def __len__(self) -> int:
         """How many windows are remembered."""

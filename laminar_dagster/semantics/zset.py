@@ -24,7 +24,17 @@ class CdcOperation(Enum):
 
     @property
     def weight(self) -> int:
-        return 1 if self in (CdcOperation.INSERT, CdcOperation.UPDATE_AFTER) else -1
+        return 1 if self.is_insert else -1
+
+    @property
+    def is_insert(self) -> bool:
+        """Whether a row comes: a new one, or the new side of an update."""
+        return self in (CdcOperation.INSERT, CdcOperation.UPDATE_AFTER)
+
+    @property
+    def is_delete(self) -> bool:
+        """Whether a row goes: a deleted one, or the old side of an update."""
+        return not self.is_insert
 
 
 @dataclass(frozen=True)
