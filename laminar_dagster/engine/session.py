@@ -66,6 +66,8 @@ SESSION = {
     "spark.sql.session.timeZone": "UTC",
     # Laminar's expressions check casts and overflow themselves, and set bad rows aside.
     "spark.sql.ansi.enabled": "false",
+    # Text of users and of data is in the SQL; Spark would put settings and the environment in the place of `${…}`.
+    "spark.sql.variable.substitute": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.adaptive.enabled": "false",
     # From 33 files on Spark would list them in a job of its own, one task for each.

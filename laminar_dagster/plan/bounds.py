@@ -64,7 +64,13 @@ def cautions(query: Query) -> tuple[str, ...]:
     return (
         *([_without_event_time(timeless)] if timeless else []),
         *(f"nothing bounds the state: {entry.why}. {entry.remedy}." for entry in warned),
+        *([_unnamed(query.derived)] if query.derived else []),
     )
+
+
+def _unnamed(columns: tuple[str, ...]) -> str:
+    named = ", ".join(f'"{name}"' for name in columns)
+    return f"columns without AS have the names that Spark would give them: {named}"
 
 
 def falls_back(query: Query, entry: Input) -> bool:

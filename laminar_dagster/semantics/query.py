@@ -171,6 +171,7 @@ class Query:
     `sinks` are those that CREATE SINK declares for it, and `emit_for` is the one that decided `emit`, where the view's
     own SQL does not say it.
     `unbounded_state` is what to do about a state that nothing bounds: allow, warn or refuse.
+    `derived` are the columns that the SQL gives no name.
     """
 
     view: str
@@ -205,6 +206,7 @@ class Query:
     sinks: tuple[DeclaredSink, ...] = field(default=(), compare=False)
     emit_for: str | None = field(default=None, compare=False)
     unbounded_state: str = field(default="allow", compare=False)
+    derived: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def lateness(self) -> int:

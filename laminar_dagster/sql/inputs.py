@@ -20,6 +20,7 @@ from laminar_dagster.sql.clause_refusals import (
     refuse_joins,
     refuse_recursive,
 )
+from laminar_dagster.sql.derived_names import derived_name
 from laminar_dagster.sql.dialect import WINDOW_FUNCTIONS
 from laminar_dagster.sql.expressions import Resolver
 from laminar_dagster.sql.names import Scope, refuse_extras, substitute
@@ -248,13 +249,7 @@ def _named_item(item: Any, resolver: Resolver) -> Named:
     if isinstance(item, exp.Alias):
         return Named(item.alias, resolver.resolve(item.this))
     expression = resolver.resolve(item)
-    if isinstance(item, exp.Column) and isinstance(expression, Column):
-        return Named(item.name, expression)
-    raise unnamed(resolver.at(item))
-
-
-def unnamed(where: Span) -> LaminarError:
-    return LaminarError("LMR0113", "this column has no name", where=where, hint="Give it one with AS.")
+    return Named(derived_name(item), expression)
 
 
 def _nested_window(where: Span) -> LaminarError:

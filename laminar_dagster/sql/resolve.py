@@ -19,6 +19,7 @@ from laminar_dagster.sql.aggregates import Aggregates
 from laminar_dagster.sql.catalog import Catalog, SchemaOf
 from laminar_dagster.sql.clause_refusals import SELECT_REASONS
 from laminar_dagster.sql.configuration import Configuration
+from laminar_dagster.sql.derived_names import derived_name
 from laminar_dagster.sql.event_time import input_of, with_event_times
 from laminar_dagster.sql.expressions import Resolver
 from laminar_dagster.sql.grouping import Grouping, GroupReader
@@ -89,7 +90,14 @@ def _query(view: ViewStatement, catalog: Catalog, configuration: Configuration, 
         selected = _around(view, found, selected)
     query = without_pointless(_assembled(view, settings, relation, grouping, where, selected, sink), settings.defaulted)
     places = {**_places(view, relation, grouping, selected), **_source_places(catalog), **settings.places}
-    return replace(query, places=places)
+    return replace(query, places=places, derived=_derived(select, query))
+
+
+def _derived(select: Any, query: Query) -> tuple[str, ...]:
+    """The columns of the view that are called as Spark would call them, for want of AS."""
+    named = (exp.Alias, exp.Column, exp.Star)
+    names = [derived_name(item) for item in select.expressions if not isinstance(item, named)]
+    return tuple(name for name in names if any(name == column.name for column in query.output))
 
 
 def _ctes(reader: From, view: ViewStatement, found: Layers) -> Mapping[str, Relation]:

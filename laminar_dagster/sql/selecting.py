@@ -15,16 +15,16 @@ from laminar_dagster.semantics.ranking import values_of_rows
 from laminar_dagster.semantics.spark_sql import display
 from laminar_dagster.semantics.windows import Session
 from laminar_dagster.sql.aggregates import Aggregates
+from laminar_dagster.sql.derived_names import derived_name
 from laminar_dagster.sql.expressions import Resolver
 from laminar_dagster.sql.grouping import Grouping, all_unmarked
-from laminar_dagster.sql.inputs import expand_star, unnamed
+from laminar_dagster.sql.inputs import expand_star
 from laminar_dagster.sql.names import Scope, is_grouped, unmarked
 from laminar_dagster.sql.ranking import OverReader, qualified, window_call
 from laminar_dagster.sql.statements import ViewStatement
 from laminar_dagster.sql.windows import WindowUse
 
 RESERVED = ("_op", "_weight", "_epoch", "_seq", "_event_time", "_emitted_at")
-_NOT_IN_NAMES = " ,;{}()\n\t="
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def select_grouped(
             output.append(_numbered(item, call, over, output))
             continue
         expression = r.resolve(item.this if isinstance(item, exp.Alias) else item)
-        name = _name(item, expression, r)
+        name = _name(item, expression)
         _check_name(name, output, r.at(item))
         output.append(Named(name, _typed(grouping.output(expression, r, r.at(item)), r.at(item))))
         if isinstance(item, exp.Alias):
@@ -73,7 +73,7 @@ def select_grouped(
 
 def _numbered(item: Any, call: Any, over: OverReader, output: list[Named]) -> Named:
     if not isinstance(item, exp.Alias):
-        raise unnamed(over.r.at(item))
+        raise LaminarError("LMR0113", "a row number needs a name", where=over.r.at(item), hint="Give it one with AS.")
     _check_name(item.alias, output, over.r.at(item))
     return Named(item.alias, over.read(call))
 
@@ -143,11 +143,11 @@ def chosen_columns(select: Any, r: Resolver, over: OverReader | None = None) -> 
 
 def _row_item(item: Any, r: Resolver) -> Named:
     expression = r.resolve(item.this if isinstance(item, exp.Alias) else item)
-    name = _name(item, expression, r)
+    name = _name(item, expression)
     return Named(name, _typed(all_unmarked(expression), r.at(item)))
 
 
-def _name(item: Any, expression: Expression, r: Resolver) -> str:
+def _name(item: Any, expression: Expression) -> str:
     if isinstance(item, exp.Alias):
         return str(item.alias)
     if isinstance(item, exp.Column):
@@ -156,7 +156,7 @@ def _name(item: Any, expression: Expression, r: Resolver) -> str:
         bound = unmarked(expression).name
         if bound.startswith("window_"):
             return bound
-    raise unnamed(r.at(item))
+    return derived_name(item)
 
 
 def _check_name(name: str, earlier: list[Named], where: Span) -> None:
@@ -166,11 +166,6 @@ def _check_name(name: str, earlier: list[Named], where: Span) -> None:
         )
     if name.lower() in RESERVED:
         raise LaminarError("LMR0113", f'"{name}" is a column of every changelog', where=where, hint="Use another name.")
-    if any(character in name for character in _NOT_IN_NAMES):
-        raise LaminarError(
-            "LMR0113", f'a column cannot be called "{name}"', where=where,
-            hint="Delta takes no spaces, commas, semicolons, braces, parentheses or = in a name.",
-        )  # fmt: skip
 
 
 def _typed(expression: Expression, where: Span) -> Expression:
