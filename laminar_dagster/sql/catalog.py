@@ -88,7 +88,8 @@ def read_source_options(statement: SourceStatement, views: Iterable[str]) -> tup
     if given is None:
         raise LaminarError(
             "LMR0304", f'source "{statement.name}" has no connector', where=statement.where,
-            hint=f"Add WITH (connector = '…'): {', '.join(o.CONNECTORS)}, or the name of a view.",
+            hint=f"Add WITH (connector = '…'): {', '.join(o.CONNECTORS)}, or the name of a view. Or say it in "
+            f"laminar.toml, under [sources.{statement.name}].",
         )  # fmt: skip
     view = next((v for v in views if v.lower() == given.value.lower()), None)
     connector = given.value.lower() if view is None else view

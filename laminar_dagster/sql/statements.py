@@ -108,12 +108,14 @@ def _statement(words: Words) -> Script:
     if words.accept("MATERIALIZED"):
         words.expect("VIEW")
         return Script((), (_view(words),))
+    if words.accept("STREAM"):
+        return Script((), (_view(words),))
     if words.sees("VIEW"):
         raise LaminarError(
             "LMR0003",
             "a view here is always a materialized one",
             where=words.span_of(words.peek()),
-            hint="Write CREATE MATERIALIZED VIEW.",
+            hint="Write CREATE MATERIALIZED VIEW, or CREATE STREAM.",
         )
     raise words.unexpected("SOURCE, MATERIALIZED VIEW or SINK", ["SOURCE", "MATERIALIZED", "SINK"])
 
@@ -147,8 +149,11 @@ def _source(words: Words) -> SourceStatement:
         words.expect(")")
     if words.sees("AS"):
         raise words.unexpected("WITH (connector = '…')", ["WITH"])
-    words.expect("WITH")
-    return SourceStatement(name, tuple(columns), watermark, read_options(words), where)
+    options: Mapping[str, OptionValue] = {}
+    if words.peek_type() not in (TokenType.SEMICOLON, None):
+        words.expect("WITH")
+        options = read_options(words)
+    return SourceStatement(name, tuple(columns), watermark, options, where)
 
 
 def _column(words: Words, earlier: Iterable[ColumnStatement]) -> ColumnStatement:

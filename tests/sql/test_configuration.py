@@ -244,3 +244,12 @@ def test_a_mistake_is_found_however_the_table_is_written(toml: str) -> None:
         query(SOURCE + VIEW, toml)
     assert refused.value.where is not None
     assert "sources" in refused.value.where.render() or "idle_timeout" in refused.value.where.render()
+
+
+def test_a_source_without_with_has_its_connector_from_its_table() -> None:
+    bare = SOURCE.replace(" WITH (connector = 'memory')", "")
+    found = query(bare + TOTALS, "[sources.sales]\nconnector = 'files'\npath = 'in'\nformat = 'json'").inputs[0].source
+    assert (found.connector, found.options) == ("files", {"path": "in", "format": "json"})
+    with pytest.raises(LaminarError, match='source "sales" has no connector') as refused:
+        query(bare + TOTALS, "")
+    assert "under [sources.sales]" in str(refused.value.hint)
