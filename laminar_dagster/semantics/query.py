@@ -19,7 +19,7 @@ from laminar_dagster.semantics.windows import WindowKind
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 VIEW_CONNECTOR = "view"
-# What a row's number is called among the columns that the output is over; no column of a table can be called so.
+# What a row's number is called among the columns that the output is over; no column of a view may be called so.
 RANK = "row_number()"
 
 

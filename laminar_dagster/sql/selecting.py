@@ -10,7 +10,7 @@ from sqlglot import exp
 from laminar_dagster.errors import LaminarError, Span
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Column, Expression, Named, replaced
-from laminar_dagster.semantics.query import AggregateCall, Ranking
+from laminar_dagster.semantics.query import RANK, AggregateCall, Ranking
 from laminar_dagster.semantics.ranking import values_of_rows
 from laminar_dagster.semantics.spark_sql import display
 from laminar_dagster.semantics.windows import Session
@@ -166,6 +166,8 @@ def _check_name(name: str, earlier: list[Named], where: Span) -> None:
         )
     if name.lower() in RESERVED:
         raise LaminarError("LMR0113", f'"{name}" is a column of every changelog', where=where, hint="Use another name.")
+    if name.lower() == RANK:
+        raise LaminarError("LMR0113", f'"{name}" is what a row number is called', where=where, hint="Use another name.")
 
 
 def _typed(expression: Expression, where: Span) -> Expression:
