@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ import pytest
 
 from laminar_dagster.engine.jars import BUNDLES, jars_of
 from laminar_dagster.errors import LaminarError
-from tests.browser.chromium import NAMES
+from tests.browser.chromium import NAMES, find_chromium
 from tests.kafka.broker import BROKER
 
 SECOND_USER = "nobody"
@@ -37,9 +36,8 @@ class Need:
             pytest.skip(f"{self.what}: {missing}. {self.remedy}")
 
 
-@cache
 def _no_chromium() -> str | None:
-    return None if any(map(shutil.which, NAMES)) else f"none of {', '.join(NAMES)} is on PATH"
+    return f"none of {', '.join(NAMES)} is on PATH" if find_chromium() is None else None
 
 
 @cache
@@ -53,7 +51,6 @@ def _no_kafka_jars() -> str | None:
     return None
 
 
-@cache
 def _no_second_user() -> str | None:
     if os.geteuid() != 0:
         return "only root can act as another user"

@@ -95,6 +95,7 @@ def test_sessions_are_counted_once_they_are_merged(spark: Any, tmp_path: Path) -
         ([{**row(0, 1), "v": "many"}], 'column "v" does not fit BIGINT'),
         ([{**row(0, 1), "w": 1}], 'source "ev" has no column "w"'),
         (pa.table({"k": ["a"]}), 'source "ev" needs column "ts"'),
+        ([row(0, 1), {"k": "a", "ts": at(0)}], 'source "ev" needs column "v"'),
         (pa.table({"k": ["a"], "v": [1.5], "ts": pa.array([at(0)])}), 'column "v" does not fit BIGINT'),
     ],
 )
@@ -123,3 +124,10 @@ def test_a_query_without_one_window_over_handed_in_rows_is_refused(tmp_path: Pat
 def test_accumulators_are_used_inside_of_with(tmp_path: Path) -> None:
     with pytest.raises(LaminarError, match="not open"):
         WindowAccumulators(MINUTES, tmp_path).open_window_count()
+
+
+def test_a_view_that_shows_results_early_is_refused_for_what_it_is(tmp_path: Path) -> None:
+    early = MINUTES.replace("EMIT ON WINDOW CLOSE", "EMIT ON WATERMARK")
+    with pytest.raises(LaminarError, match="shows results before its windows close") as caught:
+        WindowAccumulators(early, tmp_path)
+    assert (caught.value.code, caught.value.detail) == ("LMR0803", "EMIT ON WATERMARK")

@@ -84,9 +84,8 @@ class Batch:
         ]
 
     def _moved_to(self, commit: SourceCommit, times: Times) -> int | None:
-        """The time that moves the shard's watermark: of its rows, or what a view that is read hands on."""
         entry = next(entry for entry in self.inputs if entry.source.name == commit.source)
-        return entry.handed_on(commit.watermark) if entry.is_handed_on else times.high
+        return entry.moved_to(commit.watermark, times.high)
 
     @property
     def spotless(self) -> bool:

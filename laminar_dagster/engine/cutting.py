@@ -19,6 +19,9 @@ from laminar_dagster.semantics.watermark import CommitTimes, progress
 from laminar_dagster.semantics.windows import Session
 from state_store import format as f
 
+# Later than every time.
+NEVER = 1 << 63
+
 
 def epoch_of(runtime: Runtime, commits: Sequence[SourceCommit], now: int) -> list[SourceCommit]:
     """The commits that can be judged together, in order: all of them, or up to the first that cannot."""
@@ -27,12 +30,13 @@ def epoch_of(runtime: Runtime, commits: Sequence[SourceCommit], now: int) -> lis
     if not isinstance(query.window, Session) or len(commits) < 2:
         return list(commits)
     before = _watermarks_before(query, runtime.clocks, commits, now)
-    ends = [int(file.low["pane_end"]) for file in runtime.store.table(f.PARTIALS).files()]
+    files = runtime.store.table(f.PARTIALS).files()
+    first_end = min((int(file.low["pane_end"]) for file in files), default=NEVER)
     for position, (commit, watermark) in enumerate(zip(commits, before, strict=True)):
         lows = _earliest(query, commit, now) if commit.files else []
-        if lows is None or _looks_back(query, query.window, lows, ends, watermark):
+        if lows is None or _looks_back(query, query.window, lows, first_end, watermark):
             return list(commits[: max(position, 1)])
-        ends += [low + query.window.gap for low in lows]
+        first_end = min([first_end, *(low + query.window.gap for low in lows)])
     return list(commits)
 
 
@@ -60,9 +64,8 @@ def _watermarks_before(
 
 def _moved_to(query: Query, commit: SourceCommit, now: int) -> int | None:
     entry = _entry(query, commit)
-    if entry.is_handed_on:
-        return entry.handed_on(commit.watermark)
-    return now if entry.event_time == PROCESSING_TIME and commit.files else _latest(commit)
+    latest = now if entry.event_time == PROCESSING_TIME and commit.files else _latest(commit)
+    return entry.moved_to(commit.watermark, latest)
 
 
 def _latest(commit: SourceCommit) -> int | None:
@@ -73,13 +76,16 @@ def _entry(query: Query, commit: SourceCommit) -> Input:
     return next(entry for entry in query.inputs if entry.source.name == commit.source)
 
 
-def _looks_back(query: Query, window: Session, lows: Sequence[int], ends: Sequence[int], watermark: int | None) -> bool:
-    """Whether a row from these times on could be late, or touch a session that ends where one may have been closed."""
+def _looks_back(query: Query, window: Session, lows: Sequence[int], first_end: int, watermark: int | None) -> bool:
+    """Whether a row from these times on could be late, or touch a session that has been closed.
+
+    `first_end` is the least end of what sessions are made of so far.
+    """
     if watermark is None or not lows:
         return False
     closed_until, low = watermark - query.lateness, min(lows)
     could_be_late = low + window.gap <= closed_until
-    could_touch_what_is_closed = low <= closed_until and min(ends, default=closed_until + 1) <= closed_until
+    could_touch_what_is_closed = low <= closed_until and first_end <= closed_until
     return could_be_late or could_touch_what_is_closed
 
 

@@ -96,9 +96,9 @@ class Input:
         behind = self.source.hands_on.get(self.event_time.name)
         return None if behind is None else watermark - behind + (self.source.watermark_lag or 0)
 
-    @property
-    def is_handed_on(self) -> bool:
-        return self.handed_on(0) is not None
+    def moved_to(self, watermark: int | None, latest: int | None) -> int | None:
+        """The time that moves the shard's watermark: what a view that is read hands on, else that of the latest row."""
+        return self.handed_on(watermark) if self.handed_on(0) is not None else latest
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ class Reference:
 
     def _moved_to(self, commit: Commit, rows: Sequence[Reading]) -> int | None:
         entry = next(entry for entry in self.query.inputs if entry.source.name == commit.source)
-        return entry.handed_on(commit.watermark) if entry.is_handed_on else latest(rows)
+        return entry.moved_to(commit.watermark, latest(rows))
 
     # --- rows in ---------------------------------------------------------------------------------------------
 

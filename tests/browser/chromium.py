@@ -8,10 +8,8 @@ import shutil
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
 
-def find_chromium() -> str:
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    assert found is not None, "no Chromium is on PATH; `make browser` installs it, or says what to install"
-    return found
+def find_chromium() -> str | None:
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 def arguments() -> list[str]:

@@ -4,7 +4,7 @@ import math
 
 import pyarrow as pa
 
-from laminar_dagster.changes import CdcOperation, ChangelogRecord, LateDataRetraction, records
+from laminar_dagster.changes import CdcOperation, ChangelogRecord, LateDataRetraction, diff, records
 from state_store.changelog import changelog_schema
 from tests.changes.changelogs import DATA, NOON, changelog_rows, inside, update
 
@@ -61,3 +61,22 @@ def test_switched_off_it_remembers_nothing() -> None:
     assert generator.check_retraction("w", 1) is None
     assert generator.check_retraction("w", 2) is None
     assert (len(generator), generator.emitted) == (0, 0)
+
+
+def test_a_difference_becomes_records_without_a_time() -> None:
+    old, new = pa.table({"k": ["a", "b"], "n": [1, 1]}), pa.table({"k": ["a", "c"], "n": [2, 1]})
+    found = [(record.operation.value, record.data["k"], record.timestamp) for record in records(diff(old, new, ["k"]))]
+    assert found == [("-D", "b", None), ("-U", "a", None), ("+U", "a", None), ("+I", "c", None)]
+
+
+def test_an_operation_says_whether_a_row_comes_or_goes() -> None:
+    assert [op.value for op in CdcOperation if op.is_insert] == ["+I", "+U"]
+    assert [op.value for op in CdcOperation if op.is_delete] == ["-U", "-D"]
+
+
+def test_a_result_that_did_not_change_keeps_the_time_at_which_it_was_emitted() -> None:
+    generator: LateDataRetraction[int] = LateDataRetraction()
+    assert generator.emit_time("w") is None
+    for result, time in ((5, 1000), (7, 2000), (7, 3000)):
+        generator.check_retraction("w", result, time)
+    assert generator.emit_time("w") == 2000

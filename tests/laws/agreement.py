@@ -16,9 +16,19 @@ SOURCE = ("k", "v", "ts")
 
 
 def ticks(
-    runner: Runner, sql: str, log: Commits, cut: frozenset[int], *views: str, now: int | None = None, step: int = 0
+    runner: Runner,
+    sql: str,
+    log: Commits,
+    cut: frozenset[int],
+    *views: str,
+    now: int | None = None,
+    step: int = 0,
+    once_more: bool = False,
 ) -> Iterator[list[Observed]]:
-    """What the views (`out`) show after each tick. `now`: the clock at the first commit; each later one adds `step`."""
+    """What the views (`out`) show after each tick. `now`: the clock at the first commit; each later one adds `step`.
+
+    `once_more`: a last tick, which brings nothing.
+    """
     try:
         runner.open(sql)
         for position, commit in enumerate(log):
@@ -26,13 +36,16 @@ def ticks(
             if position in cut or position == len(log) - 1:
                 runner.tick(None if now is None else now + position * step)
                 yield [runner.observe(view) for view in views or ("out",)]
+        if once_more:
+            runner.tick(None if now is None else now + len(log) * step)
+            yield [runner.observe(view) for view in views or ("out",)]
     finally:
         runner.close()
 
 
 def at_last(runner: Runner, sql: str, log: Commits, cut: frozenset[int]) -> Observed:
-    """What `out` shows when all is taken."""
-    *_, (found,) = ticks(runner, sql, log, cut)
+    """What `out` shows when all is taken, and one more tick has found nothing new."""
+    *_, (found,) = ticks(runner, sql, log, cut, once_more=True)
     return found
 
 

@@ -27,8 +27,8 @@ def is_law(item: pytest.Item) -> bool:
     return isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)
 
 
-def seconds_of(item: pytest.Item) -> float:
-    """The share of a law in the budget of all workers."""
+def share_of(item: pytest.Item) -> float:
+    """How many seconds of the budget, of all workers together, are the law's."""
     shares = {each.nodeid: _share(each) for each in item.session.items if is_law(each)}
     workers = int(getattr(item.config, "workerinput", {}).get("workercount", 1))
     return BUDGET * workers * shares[item.nodeid] / sum(shares.values())
@@ -42,7 +42,7 @@ def search(item: pytest.Function) -> None:
     """Run the law on new examples until its time is over, or until it fails."""
     given = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
     handle = item.obj.hypothesis
-    seen = Seen(handle.inner_test, given, until=time.monotonic() + seconds_of(item))
+    seen = Seen(handle.inner_test, given, until=time.monotonic() + share_of(item))
     handle.inner_test = seen.watched()
     try:
         item.obj(**given)

@@ -6,10 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from hypothesis import settings
 
-from tests.laws.examples import IS_SEARCH
 from tests.laws.search import seconds_of
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +51,6 @@ def test_budgets() -> None:
     assert [seconds_of(text) for text in ("90s", "20m", "1.5h")] == [90, 1200, 5400]
 
 
-@pytest.mark.skipif(IS_SEARCH, reason="a search is not the suite")
 def test_the_suite_derives_its_examples_from_the_laws_and_remembers_none() -> None:
     assert settings.default is not None
     assert settings.default.derandomize
