@@ -17,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from laminar_dagster.engine.open_sessions import open_sessions
 from laminar_dagster.engine.run import RunOptions, ViewRun, open_view
 from laminar_dagster.engine.runtime import Told
 from laminar_dagster.engine.session import SparkSettings, open_session
@@ -95,7 +95,7 @@ class WindowAccumulators:
         if not isinstance(self._plan.query.window, Session):
             return len(runtime.timers)
         table = runtime.store.table(f.PARTIALS)
-        return _open_sessions(table.absolute(table.files()), self._plan.session_keys)
+        return open_sessions(self._plan, table.absolute(table.files()))
 
     @property
     def _running(self) -> ViewRun:
@@ -196,16 +196,3 @@ def _mismatch(problem: str, detail: str) -> LaminarError:
         hint="Give the columns that CREATE SOURCE declares, in their types.",
         committed="Nothing of this batch was taken.",
     )
-
-
-def _open_sessions(paths: list[str], keys: Sequence[str]) -> int:
-    if not paths:
-        return 0
-    by_key = ", ".join(["key_hash", *keys])
-    earlier = f"(PARTITION BY {by_key} ORDER BY pane_start ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-    rows = duckdb.sql(
-        f"""SELECT count(*) FROM (
-                SELECT pane_start, max(pane_end) OVER {earlier} AS reach FROM read_parquet({paths!r})
-            ) WHERE reach IS NULL OR pane_start > reach"""
-    ).fetchall()
-    return int(rows[0][0])

@@ -16,13 +16,15 @@ FOLDER = "sinks"
 class SinkPosition:
     """All epochs up to this one are delivered; `delivered` is the last of them that changed something.
 
-    `target` is what they were delivered to, `at` when (microseconds).
+    `target` is what they were delivered to, `at` when (microseconds). `dropped` is how many rows it did not get, and
+    will not: it could not take them, and was told to go on.
     """
 
     epoch: int = 0
     delivered: int = 0
     at: int | None = None
     target: Mapping[str, Any] = field(default_factory=dict)
+    dropped: int = 0
 
 
 class SinkPositions:
@@ -37,7 +39,9 @@ class SinkPositions:
         if not path.exists():
             return None
         told = json.loads(path.read_text(encoding="utf-8"))
-        return SinkPosition(told["epoch"], told["delivered"], told.get("at"), told.get("target", {}))
+        return SinkPosition(
+            told["epoch"], told["delivered"], told.get("at"), told.get("target", {}), told.get("dropped", 0)
+        )
 
     def write(self, sink: str, position: SinkPosition) -> None:
         path = self._path(sink)

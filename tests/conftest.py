@@ -15,7 +15,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from laminar_dagster.engine import connect_server
-from laminar_dagster.engine.session import SparkSettings, open_session
+from laminar_dagster.engine.session import LIGHT_JVM, SparkSettings, open_session
 from tests.kafka.broker import Broker
 from tests.laws.examples import IS_SEARCH, load_profile
 from tests.laws.searching import is_law, report, search
@@ -124,6 +124,8 @@ def _own_state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     os.environ["LAMINAR_HOME"] = str((own.parent if WORKER else own) / "laminar-home")
     for name in ("LAMINAR_SPARK", "LAMINAR_SHUFFLE_PARTITIONS", "LAMINAR_DRIVER_MEMORY"):
         os.environ.pop(name, None)
+    # Programs that tests start have a JVM of their own, for half a minute.
+    os.environ["LAMINAR_JVM_OPTIONS"] = LIGHT_JVM
     yield
     os.environ.clear()
     os.environ.update(saved)

@@ -55,6 +55,6 @@ def explain_window(project: Project, view: str, moment: str, keys: list[str], ep
     elif last is None:
         typer.echo(f"{view}: no epoch yet")
     elif not found:
-        typer.echo(f"{view}: as of epoch {last} there is no session at that time, or none that the output tells")
+        typer.echo(f"{view}: as of epoch {last} no window holds that time, or of sessions none that the output tells")
     else:
         typer.echo("\n\n".join(as_text(view, last, account) for account in found))

@@ -52,7 +52,7 @@ def metrics(
 
 def samples_in(project: Project, view: str | None) -> list[Sample]:
     plans = project.chosen([view] if view else None)
-    found = [samples_of(plan.query, StoreReader(project.store(plan.query.view))) for plan in plans]
+    found = [samples_of(plan, StoreReader(project.store(plan.query.view))) for plan in plans]
     return [sample for samples in found for sample in samples]
 
 

@@ -131,11 +131,19 @@ def print_delivered(view: str, delivered: Mapping[str, Delivered]) -> None:
             typer.echo(f"{view}: delivered {done.epochs} epoch(s), {done.rows} row(s) to sink {sink}")
         if done.withheld:
             typer.echo(f"{view}: sink {sink} only appends: {done.withheld} correction(s) are not delivered to it")
+        if done.dropped:
+            lost = f"{done.dropped} row(s) did not go to route {sink}, and stay in the side output's table"
+            typer.echo(f"warning: {view}: {lost}: {done.why}", err=True)
 
 
 def delivered_data(delivered: Mapping[str, Delivered]) -> dict[str, Any]:
     found = {
-        sink: {"epochs": done.epochs, "rows": done.rows, **({"withheld": done.withheld} if done.withheld else {})}
+        sink: {
+            "epochs": done.epochs,
+            "rows": done.rows,
+            **({"withheld": done.withheld} if done.withheld else {}),
+            **({"dropped": done.dropped, "why": done.why} if done.dropped else {}),
+        }
         for sink, done in delivered.items()
     }
     return {"delivered": found} if found else {}

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, EpochOption, ProjectOption, ViewArgument, project_of
 from laminar_dagster.cli.values import plain, plain_row, shown
+from laminar_dagster.engine.side_entries import entry_texts
 from laminar_dagster.errors import LaminarError
 from state_store import StoreReader
 from state_store import format as f
@@ -102,13 +103,21 @@ def _print_table(rows: pa.Table) -> None:
     console.print(table)
 
 
+def _is_side_output(rows: pa.Table) -> bool:
+    return bool(rows.column_names == f.SIDE_OUTPUT_SCHEMA.names)
+
+
 def _shown_columns(rows: pa.Table) -> list[str]:
-    if ORIGINAL in rows.column_names and "plan_id" in rows.column_names:
+    if _is_side_output(rows):
         return list(SIDE_OUTPUT_COLUMNS)
     return [name for name in rows.column_names if not name.startswith("_")]
 
 
 def _print_json(rows: pa.Table) -> None:
+    if _is_side_output(rows):
+        for entry in entry_texts(rows).to_pylist():
+            typer.echo(entry)
+        return
     for row in rows.to_pylist():
         typer.echo(json.dumps(plain_row(row)))
 

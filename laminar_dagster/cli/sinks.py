@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from laminar_dagster.engine.project import Project
     from laminar_dagster.plan.plan import Plan
 
-COLUMNS = ("sink", "view", "connector", "mode", "target", "epoch", "behind", "delivered_at")
+COLUMNS = ("sink", "view", "connector", "mode", "target", "epoch", "behind", "dropped", "delivered_at")
 
 
 def sinks(
@@ -59,6 +59,7 @@ def standing(plan: Plan, project: Project) -> list[dict[str, Any]]:
                 "target": sink.target,
                 "epoch": position.epoch,
                 "behind": (commit.epoch if commit else 0) - position.epoch,
+                "dropped": position.dropped,
                 "delivered_at": None if position.at is None else to_iso(position.at // SECOND * SECOND),
             }
         )
@@ -67,8 +68,9 @@ def standing(plan: Plan, project: Project) -> list[dict[str, Any]]:
 
 def _print(entries: list[dict[str, Any]]) -> None:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in COLUMNS:
+    columns = [name for name in COLUMNS if name != "dropped" or any(entry[name] for entry in entries)]
+    for name in columns:
         table.add_column(name.replace("_", " "), overflow="fold")
     for entry in entries:
-        table.add_row(*("" if entry[name] is None else str(entry[name]) for name in COLUMNS))
+        table.add_row(*("" if entry[name] is None else str(entry[name]) for name in columns))
     Console().print(table)

@@ -30,7 +30,7 @@ from laminar_dagster.semantics.quotas import limits_of
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
 from laminar_dagster.semantics.types import BIGINT, STRING
 from laminar_dagster.semantics.watermark import Progress
-from laminar_dagster.semantics.windows import Session
+from laminar_dagster.semantics.windows import Session, first_window, has_gaps
 from state_store import DataFile, PlanRow
 from state_store import format as f
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LATE = "allowed_lateness_exceeded"
-FILTERED = "_filtered"
+FILTERED, BETWEEN = "_filtered", "_between"
 # Of what kind an entry of the side output is, by its reason; NULL where a row is not set aside.
-KIND = f"""CASE WHEN _reason = '{FILTERED}' THEN NULL WHEN _reason = '{LATE}' THEN 'late'
+KIND = f"""CASE WHEN _reason IN ('{FILTERED}', '{BETWEEN}') THEN NULL WHEN _reason = '{LATE}' THEN 'late'
                 WHEN _reason = '{DUPLICATE_KEY}' THEN 'duplicate' WHEN _reason IN ({REASONS}) THEN 'evicted'
                 WHEN _reason IS NOT NULL THEN 'error' END"""
 # A range of messages names its partition; everything else is a shard as a whole.
@@ -95,6 +95,7 @@ def set_aside(
         "rows_in": "count(*)",
         "filtered": f"count_if(_reason = '{FILTERED}')",
         **{kind: f"count_if({KIND} = '{kind}')" for kind in _kinds(query)},
+        **({"between_windows": f"count_if(_reason = '{BETWEEN}')"} if has_gaps(query.window) else {}),
         **ancient,
     }
     if can_be_late and shares_panes(query):
@@ -138,7 +139,7 @@ def _can_be_late(query: Query, batch: Batch, progress: Progress) -> bool:
     return any(
         before is not None
         and times.earliest is not None
-        and min(w.end for w in query.window.assign(times.earliest)) + query.lateness <= before
+        and first_window(query.window, times.earliest).end + query.lateness <= before
         for times, before in zip(batch.times, progress.before_commit, strict=True)
     )
 
@@ -170,7 +171,7 @@ def _late_sql(query: Query) -> str:
 def _reason(query: Query, batch: Batch, late: str | None) -> str | None:
     """Why a row is set aside (NULL: it is not), or None where the bounds show that none can be."""
     sound = batch.spotless and not batch.can_fail and not _failures(query) and not _where_can_fail(query)
-    sound = sound and not query.finds_duplicates
+    sound = sound and not query.finds_duplicates and not has_gaps(query.window)
     return None if sound and late is None else _verdict(query, batch, late)
 
 
@@ -186,6 +187,8 @@ def _verdict(query: Query, batch: Batch, late: str | None, failures: list[str] |
         own = error_sql(query.where)
         tests += [own] if own else []
         tests.append(f"CASE WHEN NOT coalesce({value_sql(query.where)}, false) THEN '{FILTERED}' END")
+    if has_gaps(query.window):
+        tests.append(f"CASE WHEN {last_end_sql(fixed_window(query), TIME)} <= {TIME} THEN '{BETWEEN}' END")
     if late is not None:
         tests.append(f"CASE WHEN {late} THEN '{LATE}' END")
     tests += _failures(query) if failures is None else failures

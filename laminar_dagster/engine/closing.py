@@ -50,7 +50,7 @@ class Closing:
     sessions: none, they have their timers in the state itself). Where gaps are filled, `merged` also has what closed
     before, and no window that is filled starts before `filled_from`. `results` stand in for `merged` where they came
     with the state: the output's columns, its partition, `_reason`. `replaces_timers`: `opened` are
-    all there are.
+    all there are. `ended` is how many sessions closed.
     """
 
     merged: DataFrame | None
@@ -64,6 +64,7 @@ class Closing:
     filled_from: int | None = None
     results: pa.Table | None = None
     replaces_timers: bool = False
+    ended: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -90,7 +91,6 @@ class Emitted:
     changes: list[DataFile] = field(default_factory=list)
     rows: int = 0
     failed: int = 0
-    groups: int = 0
     filled: int = 0
     carried: Carried = field(default_factory=Carried)
 
@@ -113,7 +113,7 @@ def emit(runtime: Runtime, closing: Closing, now: int) -> Emitted:
 def _write_at_hand(runtime: Runtime, results: pa.Table, now: int) -> Emitted:
     good = results.filter(pc.is_null(results.column("_reason"))).drop_columns(["_reason"])
     files = write_table(runtime, f.OUTPUT, with_constants(good, _constants(runtime, now)), PARTITION)
-    return Emitted(files, [], rows=good.num_rows, groups=results.num_rows)
+    return Emitted(files, [], rows=good.num_rows)
 
 
 def _write_results(runtime: Runtime, finished: DataFrame, now: int, closing: Closing) -> Emitted:
@@ -131,18 +131,16 @@ def _write_results(runtime: Runtime, finished: DataFrame, now: int, closing: Clo
     keeps = counts["failed"] and query.side_output.keeps("error")
     failures = write_failures(runtime, finished, now, counts["failed"]) if keeps else []
     return Emitted(
-        files, failures, rows=counts["rows"], failed=counts["failed"], groups=counts["groups"],
+        files, failures, rows=counts["rows"], failed=counts["failed"],
         filled=counts.get("filled", 0),
     )  # fmt: skip
 
 
 def _measures(query: Query) -> dict[str, str]:
-    """What an epoch counts of its results. Groups are those that came to an end; of rows that share their windows,
-    the windows."""
+    """What an epoch counts of its results."""
     measures = {
         "rows": f"coalesce(sum(CASE WHEN _reason IS NULL THEN {query.repeats or '1L'} END), 0L)",
         "failed": "count_if(_reason IS NOT NULL AND _reason <> '')",
-        "groups": "count(*)" if query.repeats is None else "size(collect_set(window_start))",
     }
     filled = {"filled": f"count_if(_reason IS NULL AND {FILLED})"}
     return measures if query.gap_fill is None else measures | filled

@@ -144,11 +144,11 @@ def fates(batch: Batch, judged: Judged) -> dict[str, int]:
     counts = {"rows_in": batch.rows, "late": 0, "error": 0, **judged.counts()}
     if counts["rows_in"] != batch.rows:
         raise _rows_missing(batch.rows, counts["rows_in"])
-    aside = sum(counts.get(kind, 0) for kind in SIDE_OUTPUT_KINDS)
+    others = sum(counts.get(fate, 0) for fate in (*SIDE_OUTPUT_KINDS, "between_windows"))
     aggregated = counts.pop("kept", None)
     if aggregated is None:
-        aggregated = counts["rows_in"] - counts["filtered"] - aside
-    return {**counts, "filtered": counts["rows_in"] - aggregated - aside, "aggregated": aggregated}
+        aggregated = counts["rows_in"] - counts["filtered"] - others
+    return {**counts, "filtered": counts["rows_in"] - aggregated - others, "aggregated": aggregated}
 
 
 def _rows_missing(expected: int, found: int) -> LaminarError:
@@ -175,7 +175,7 @@ def commit_row(
         **folded.counts,
         **closing.counts,
         "commits": len(batch.commits),
-        **window_counts(runtime, batch, closing, emitted),
+        **window_counts(runtime, batch, closing),
         "rows_out": emitted.rows,
         **({} if runtime.plan.query.gap_fill is None else {"filled_rows": emitted.filled}),
         "result_errors": emitted.failed,
@@ -205,9 +205,9 @@ def skipped_messages(batch: Batch) -> dict[str, int]:
     return {"skipped_offsets": skipped} if skipped else {}
 
 
-def window_counts(runtime: Runtime, batch: Batch, closing: Closing, emitted: Emitted) -> dict[str, int]:
+def window_counts(runtime: Runtime, batch: Batch, closing: Closing) -> dict[str, int]:
     if isinstance(runtime.plan.query.window, Session):
-        return session_counts(batch, closing, emitted)
+        return session_counts(batch, closing)
     return {
         "windows_opened": len(closing.opened),
         "windows_closed": len(closing.closed),
@@ -215,14 +215,14 @@ def window_counts(runtime: Runtime, batch: Batch, closing: Closing, emitted: Emi
     }
 
 
-def session_counts(batch: Batch, closing: Closing, emitted: Emitted) -> dict[str, int]:
+def session_counts(batch: Batch, closing: Closing) -> dict[str, int]:
     """A session that closes in an epoch without rows closes by its timer alone."""
-    by_timer = emitted.groups if batch.frame is None else 0
+    by_timer = closing.ended if batch.frame is None else 0
     return {
-        "windows_closed": emitted.groups,
+        "windows_closed": closing.ended,
         "sessions_closed_by_timer": by_timer,
-        "sessions_closed_by_watermark": emitted.groups - by_timer,
-        "stale_timers": closing.counts.get("due_timers", 0) - emitted.groups,
+        "sessions_closed_by_watermark": closing.ended - by_timer,
+        "stale_timers": closing.counts.get("due_timers", 0) - closing.ended,
     }
 
 

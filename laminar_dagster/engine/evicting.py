@@ -27,7 +27,7 @@ from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.quotas import LIMITS, Limit, limits_of
 from laminar_dagster.semantics.spark_sql import value_sql
 from laminar_dagster.semantics.types import BIGINT, STRING
-from laminar_dagster.semantics.windows import Session, Window
+from laminar_dagster.semantics.windows import Session, Window, first_window, last_window
 from state_store import DataFile
 
 if TYPE_CHECKING:
@@ -183,7 +183,8 @@ def _between(query: Query, batch: Batch, files: Sequence[DataFile]) -> list[Wind
     times = [time for t in batch.times for time in (t.earliest, t.latest) if time is not None]
     times += [time for file in files for time in (int(file.low["pane_start"]), int(file.high["pane_end"]) - 1)]
     window = fixed_window(query)
-    return [*window.assign(min(times)), *window.assign(max(times))]
+    edges = [first_window(window, min(times)), last_window(window, max(times))]
+    return [*window.assign(min(times)), *window.assign(max(times)), *edges]
 
 
 # --- sessions --------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 
 from laminar_dagster.engine.batch import TIME
 from laminar_dagster.engine.closing import ClosesApart, Closing, closed_until
+from laminar_dagster.engine.in_process_sql import connection, parquet
 from laminar_dagster.engine.merging import merged_windows, pairs, results, touched_groups
-from laminar_dagster.engine.partials import EVICTED_FROM, marks_of, partial_expressions, prepared_columns
+from laminar_dagster.engine.partials import EVICTED_FROM, HIDDEN, marks_of, partial_expressions, prepared_columns
 from laminar_dagster.engine.revising import Change, Revised, chosen
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.window_sql import fixed_window, last_end_sql, pane_end_sql, pane_start_sql
@@ -97,10 +98,12 @@ class FixedWindows(ClosesApart):
         return frozenset(window for window in windows if closed is None or window.end > closed)
 
     def _windows_in(self, runtime: Runtime, files: Sequence[DataFile]) -> set[Window]:
+        """The windows that have rows in these files: where several share a pane, some of them may not see its rows."""
         window = fixed_window(runtime.plan.query)
         root = runtime.store.table(f.PARTIALS).root
-        panes = {pane for file in files for pane in _panes_in(root / file.path, file)}
-        return {covering for pane in panes for covering in window.windows_of(pane)}
+        marks = marks_of(runtime.plan.query)
+        panes = {pane for file in files for pane in _panes_in(root / file.path, file, marks)}
+        return {covering for pane in panes for covering in window.windows_of(pane.bounds) if pane.is_seen_by(covering)}
 
     def _is_closed(self, runtime: Runtime, file: DataFile, until: int | None) -> bool:
         """Whether every window that the file has panes of is closed."""
@@ -117,9 +120,30 @@ def _holds(file: DataFile, due: frozenset[Window]) -> bool:
     return int(file.low["pane_start"]) < last and int(file.high["pane_end"]) > first
 
 
-def _panes_in(path: Path, file: DataFile) -> set[Window]:
-    if file.low["pane_start"] == file.high["pane_start"]:
-        return {Window(int(file.low["pane_start"]), int(file.high["pane_end"]))}
-    table = pq.ParquetFile(path).read(columns=["pane_start", "pane_end"])
-    rows = table.group_by(["pane_start", "pane_end"]).aggregate([]).to_pylist()
-    return {Window(row["pane_start"], row["pane_end"]) for row in rows}
+@dataclass(frozen=True)
+class Pane:
+    """A stretch that windows share: `hidden_until` is the end of the last window that was closed when its rows came,
+    `evicted_from` are the ends of windows that had no place for them."""
+
+    bounds: Window
+    hidden_until: int | None = None
+    evicted_from: tuple[int, ...] = ()
+
+    def is_seen_by(self, window: Window) -> bool:
+        is_hidden = self.hidden_until is not None and window.end <= self.hidden_until
+        return not is_hidden and window.end not in self.evicted_from
+
+
+def _panes_in(path: Path, file: DataFile, marks: Sequence[str]) -> set[Pane]:
+    if not marks and file.low["pane_start"] == file.high["pane_start"]:
+        return {Pane(Window(int(file.low["pane_start"]), int(file.high["pane_end"])))}
+    columns = ["pane_start", "pane_end", *marks]
+    if EVICTED_FROM in marks:  # a list, which Arrow does not group by
+        with connection() as db:
+            found = db.sql(f"SELECT DISTINCT {', '.join(columns)} FROM {parquet([str(path)])}").to_arrow_table()
+    else:
+        found = pq.ParquetFile(path).read(columns=columns).group_by(columns).aggregate([])
+    return {
+        Pane(Window(row["pane_start"], row["pane_end"]), row.get(HIDDEN), tuple(row.get(EVICTED_FROM) or ()))
+        for row in found.to_pylist()
+    }

@@ -7,6 +7,7 @@ Spark's: the same way for a session in process, over Connect and on a cluster, a
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -66,6 +67,18 @@ class Cluster:
     def spark_options(self) -> dict[str, str]:
         """The same, as Spark's connector takes them."""
         return {f"kafka.{name}": value for name, value in self.client().items()}
+
+    def require_answer(self, seconds: float) -> None:
+        """LMR0630 unless some broker takes a connection within so many seconds."""
+        problem: Exception | None = None
+        for broker in self.brokers.split(","):
+            host, _, port = broker.strip().rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
+                return
+            except (OSError, ValueError) as refused:
+                problem = refused
+        raise not_answering(self.brokers, str(problem)) from problem
 
     def topic(self, topic: str) -> Topic:
         """The partitions of a topic with what they hold now."""

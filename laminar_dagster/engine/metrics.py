@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.clock_report import standings
 from laminar_dagster.engine.in_process_sql import connection, parquet, text
+from laminar_dagster.engine.open_sessions import open_sessions
+from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.alignment import Standing
-from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.windows import Session
 from state_store import CommitRow, StoreReader
+from state_store.format import PARTIALS
+from state_store.positions import SinkPositions
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 COUNTER, GAUGE = "counter", "gauge"
-VIEW, SHARD, STEP = "view", "shard", "step"
+VIEW, SHARD, STEP, ROUTE = "view", "shard", "step", "route"
 PREFIX = "laminar_"
 MICROS = 1_000_000
 
@@ -28,13 +32,18 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Facts:
-    """What the epoch log says of a view: its last commit, and the sums over all of them."""
+    """What the epoch log says of a view: its last commit, and the sums over all of them.
+
+    `open_windows`: how many hold rows and are not closed; of sessions, over all keys.
+    """
 
     commit: CommitRow
     epochs: int
     counts: Mapping[str, int]
     seconds: Mapping[str, float]
     standings: tuple[Standing, ...]
+    open_windows: int | None
+    route_drops: Mapping[str, int]
 
 
 Values = Mapping[str, Number | None]
@@ -129,6 +138,8 @@ METRICS = (
     _counted("input_rows", "rows", "rows_in", "Rows read: aggregated, filtered or set aside."),
     _counted("aggregated_rows", "rows", "aggregated", "Rows that entered a window or group, or passed through."),
     _counted("filtered_rows", "rows", "filtered", "Rows that WHERE left out."),
+    _counted("between_windows_rows", "rows", "between_windows",
+             "Rows in the gaps of a HOP whose slide is longer than its size.", always=False),
     _counted("late_rows", "rows", "late", "Rows that came after all of their windows had closed."),
     _counted("partially_late_rows", "rows", "partially_late_rows",
              "Rows that some of their windows took and others did not; they count as aggregated."),
@@ -137,6 +148,9 @@ METRICS = (
     _counted("duplicate_rows", "rows", "duplicate", "Rows set aside because they had come before."),
     _counted("side_output_dropped_rows", "rows", "side_output_dropped",
              "Rows set aside that a limit of the side output did not let in."),
+    Metric(PREFIX + "route_dropped_rows", COUNTER, "rows",
+           "Rows set aside that a route of the side output could not take; the table has them.",
+           "the positions of routes", lambda facts: dict(facts.route_drops), ROUTE),
     _counted("processing_time_fallback_rows", "rows", "processing_time_fallback_rows",
              "Rows with processing time, as nothing names an event time for their source."),
     _counted("null_event_time_rows", "rows", "null_event_time_rows",
@@ -149,7 +163,7 @@ METRICS = (
     _counted("failed_groups", "groups", "result_errors", "Groups whose result has no value."),
     _counted("opened_windows", "windows", "windows_opened",
              "Windows that got their first row. Not of sessions, which merge.", always=False),
-    _counted("closed_windows", "windows", "windows_closed", "Windows that closed; of sessions, those emitted."),
+    _counted("closed_windows", "windows", "windows_closed", "Windows that closed, of sessions over all keys."),
     _counted("sessions_closed_by_timer_windows", "windows", "sessions_closed_by_timer",
              "Sessions that closed in an epoch without rows.", always=False),
     _counted("sessions_closed_by_watermark_windows", "windows", "sessions_closed_by_watermark",
@@ -157,21 +171,22 @@ METRICS = (
     _counted("due_timers", "timers", "due_timers", "Timers of sessions that the watermark reached.", always=False),
     _counted("stale_timers", "timers", "stale_timers",
              "Timers of sessions that the watermark reached and that had moved on.", always=False),
-    _gauge("open_windows", "windows", "`counts.windows_open`", "Windows open after the last epoch. Not of sessions.",
-           lambda facts: facts.commit.counts.get("windows_open")),
+    _gauge("open_windows", "windows", "`counts.windows_open`, of sessions the table `partials`",
+           "Windows open after the last epoch, of sessions over all keys.", lambda facts: facts.open_windows),
     _gauge("open_fragments", "fragments", "`counts.open_fragments`",
            "Parts of open sessions in the state after the last epoch.",
            lambda facts: facts.commit.counts.get("open_fragments")),
 )  # fmt: skip
 
 
-def samples_of(query: Query, reader: StoreReader) -> list[Sample]:
+def samples_of(plan: Plan, reader: StoreReader) -> list[Sample]:
     """The metrics of a view as of its last epoch; none before the first."""
-    facts = facts_of(query, reader) if reader.exists else None
-    return [] if facts is None else [sample for metric in METRICS for sample in _samples(metric, query.view, facts)]
+    facts = facts_of(plan, reader) if reader.exists else None
+    view = plan.query.view
+    return [] if facts is None else [sample for metric in METRICS for sample in _samples(metric, view, facts)]
 
 
-def facts_of(query: Query, reader: StoreReader) -> Facts | None:
+def facts_of(plan: Plan, reader: StoreReader) -> Facts | None:
     commit = reader.commit()
     if commit is None:
         return None
@@ -181,7 +196,21 @@ def facts_of(query: Query, reader: StoreReader) -> Facts | None:
         epochs = db.sql(f"SELECT count(*) FROM {commits}").fetchone()
         counts, seconds = _sums(db, commits, "counts", "BIGINT"), _sums(db, commits, "seconds", "DOUBLE")
     whole = {name: int(total) for name, total in counts.items()}
-    return Facts(commit, epochs[0] if epochs else 0, whole, seconds, standings(query, commit))
+    told = standings(plan.query, commit)
+    open_now, drops = _open_windows(plan, reader, commit), _route_drops(plan, reader)
+    return Facts(commit, epochs[0] if epochs else 0, whole, seconds, told, open_now, drops)
+
+
+def _route_drops(plan: Plan, reader: StoreReader) -> dict[str, int]:
+    positions = SinkPositions(reader.root)
+    found = {sink.name: positions.read(sink.name) for sink in plan.query.side_output.sinks}
+    return {name: 0 if position is None else position.dropped for name, position in found.items()}
+
+
+def _open_windows(plan: Plan, reader: StoreReader, commit: CommitRow) -> int | None:
+    if not isinstance(plan.query.window, Session):
+        return commit.counts.get("windows_open")
+    return open_sessions(plan, reader.table(PARTIALS).absolute(reader.files(PARTIALS, commit)))
 
 
 def _sums(db: DuckDBPyConnection, commits: str, part: str, type_: str) -> dict[str, float]:

@@ -17,7 +17,7 @@ from laminar_dagster.engine.sources.commits import SourceCommit
 from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.quotas import MAX_GROUPS, MAX_STATE_ROWS, MAX_WINDOWS, limits_of
-from laminar_dagster.semantics.windows import FixedWindow, Session, Window
+from laminar_dagster.semantics.windows import FixedWindow, Session, Window, first_window, last_window
 from state_store import DataFile
 from state_store import format as f
 
@@ -126,7 +126,7 @@ def open_files(runtime: Runtime, pinned: Sequence[DataFile]) -> list[DataFile]:
 
 def _may_share(window: FixedWindow, file: DataFile, span: Span) -> bool:
     """Whether the file can have panes of a window that takes rows of this time."""
-    first, last = min(w.start for w in window.assign(span[0])), max(w.end for w in window.assign(span[1]))
+    first, last = first_window(window, span[0]).start, last_window(window, span[1]).end
     return int(file.low["pane_start"]) < last and int(file.high["pane_end"]) > first
 
 

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+from laminar_dagster.engine.gateway import save_round_trips
 from laminar_dagster.engine.jars import bundle_jars, spark_home
 from laminar_dagster.engine.java import find_java
 from laminar_dagster.errors import LaminarError, did_you_mean
@@ -80,15 +81,8 @@ SECONDS_TO_WAIT = 180.0  # for a server that is gone; longer than one takes to s
 
 PER_SESSION = ("spark.sql.", "spark.databricks.")
 
-# What pyspark looks up anew at every call, which searches the jars for it: a millisecond each, hundreds in an epoch.
-LOOKED_UP: Mapping[str, tuple[str, ...]] = {
-    "PythonUtils": ("toSeq",),
-    "functions": ("col",),
-    "org.apache.spark.sql.functions": ("expr",),
-    "org.apache.spark.sql.classic.SparkSession": ("getActiveSession",),
-    "org.apache.spark.sql.Observation": (),
-    "org.apache.spark.sql.api.python.PythonSQLUtils": (),
-}
+# A JVM that compiles lightly: for runs that are over before the better code would pay.
+LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 
 NO_CODEGEN = {
     "spark.sql.codegen.wholeStage": "false",
@@ -141,6 +135,7 @@ class SparkSettings:
             spark=env.get("LAMINAR_SPARK") or cls.spark,
             shuffle_partitions=int(partitions) if partitions else None,
             driver_memory=env.get("LAMINAR_DRIVER_MEMORY") or cls.driver_memory,
+            jvm_options=env.get("LAMINAR_JVM_OPTIONS") or cls.jvm_options,
             unreachable=env.get("LAMINAR_SPARK_UNREACHABLE") or cls.unreachable,
         )
 
@@ -155,7 +150,7 @@ class SparkSettings:
             spark=spark,
             shuffle_partitions=1,
             driver_memory="1536m",
-            jvm_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xmn768m",
+            jvm_options=f"{LIGHT_JVM} -Xmn768m",
             extra=NO_CODEGEN,
             bundles=bundles,
         )
@@ -177,6 +172,7 @@ def startup_conf(settings: SparkSettings) -> dict[str, str]:
         "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {settings.jvm_options}".strip(),
+        **({"spark.executor.extraJavaOptions": settings.jvm_options} if settings.jvm_options else {}),
         **settings.extra,
         **session_conf(settings),
     }
@@ -330,7 +326,7 @@ def _start_context(settings: SparkSettings) -> SparkContext:
             launch: Any = launch_gateway  # untyped in pyspark
             gateway = SparkContext._gateway or launch(conf, {"stdout": log, "stderr": log})
             context = SparkContext(conf=conf, gateway=gateway)
-            _remember_classes(gateway.jvm)
+            save_round_trips(gateway)
             return context
     except Exception as error:
         raise LaminarError(
@@ -340,15 +336,6 @@ def _start_context(settings: SparkSettings) -> SparkContext:
             hint="To keep the whole log, set LAMINAR_SPARK_LOG to a file name.",
             next_command="laminar doctor",
         ) from error
-
-
-def _remember_classes(jvm: Any) -> None:
-    """Keep classes and their methods where py4j looks before it asks the JVM."""
-    for name, methods in LOOKED_UP.items():
-        found = getattr(jvm, name)
-        for method in methods:
-            setattr(found, method, getattr(found, method))
-        setattr(jvm, name, found)
 
 
 def _reason(error: Exception) -> str:

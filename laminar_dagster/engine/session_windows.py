@@ -51,10 +51,11 @@ STATE = "_state"
 @dataclass(frozen=True)
 class Over:
     """What becomes of the fragments that a close takes out: sessions to emit (or their results, where these came with
-    them), about how many, and what is put back."""
+    them), about how many groups, how many sessions, and what is put back."""
 
     merged: DataFrame | None
     rows: int
+    ended: int
     survivors: list[DataFile]
     results: pa.Table | None = None
 
@@ -62,6 +63,7 @@ class Over:
         return Closing(
             merged=self.merged,
             rows=self.rows,
+            ended=self.ended,
             gone=due,
             live=self.survivors,
             until=until,
@@ -138,18 +140,27 @@ class SessionWindows:
     def _over(self, runtime: Runtime, taken: DataFrame, rest: Sequence[DataFile], until: int, rows: int) -> Over:
         """Fragments as sessions: those that are over, and what stays of the others."""
         if runtime.plan.query.live is not None or rows > BROUGHT_ROWS:
-            placed = self._placed(runtime, taken, rest)
-            return Over(self._merged(runtime, placed, until), rows, self._survivors(runtime, placed, until, rows))
+            return self._over_in_spark(runtime, self._placed(runtime, taken, rest), until, rows)
         sessions = nullable(self._with_results(runtime, self._sessions(runtime, taken, rest)).toArrow())
         state = pa.Table.from_struct_array(sessions.column(STATE))
         ended = pc.less_equal(state.column("pane_end"), until)
         closed, results = state.filter(ended), sessions.drop_columns([STATE]).filter(ended)
         survivors = self._put_back(runtime, state.filter(pc.invert(ended)))
+        over = Over(None, closed.num_rows, _sessions_in(closed, self._by(runtime)), survivors)
         if _can_show(runtime.plan.query, results):
-            return Over(None, closed.num_rows, survivors, results)
+            return replace(over, results=results)
         if not runtime.plan.query.waits_for_close:
-            return Over(None, closed.num_rows, survivors)
-        return Over(self._as_frame(runtime, closed), closed.num_rows, survivors)
+            return over
+        return replace(over, merged=self._as_frame(runtime, closed))
+
+    def _over_in_spark(self, runtime: Runtime, placed: DataFrame, until: int, rows: int) -> Over:
+        """The same for more than fits here, or where rows may be taken back."""
+        held = "true" if runtime.plan.query.live is None else "_dead IS NULL"
+        sessions = f"count_if(_begins AND {held} AND window_end <= {until}L) AS ended"
+        seen = observation_for(runtime.spark, f"ended_{runtime.epoch}")
+        counted = placed.observe(seen, functions_of(runtime.spark).expr(sessions))
+        survivors = self._survivors(runtime, counted, until, rows)
+        return Over(self._merged(runtime, placed, until), rows, int(seen.get["ended"]), survivors)
 
     def _with_results(self, runtime: Runtime, sessions: DataFrame) -> DataFrame:
         """Each session's state as it is kept, and its results, should it be over: two in one pass."""
@@ -310,6 +321,11 @@ def _can_show(query: Query, results: pa.Table) -> bool:
         return False
     reasons = results.column("_reason")
     return not pc.any(pc.not_equal(reasons, "")).as_py()
+
+
+def _sessions_in(closed: pa.Table, by: Sequence[str]) -> int:
+    """How many sessions these are; groups may share one."""
+    return int(closed.select(["window_start", *by]).group_by(["window_start", *by]).aggregate([]).num_rows)
 
 
 def _due(pinned: Sequence[DataFile], until: int) -> tuple[list[DataFile], list[DataFile]]:

@@ -47,7 +47,6 @@ def update(runtime: Runtime, planned: PlanRow, state: WindowState, closing: Clos
         changes=write_changes(runtime, found.changes, now=planned.processing_time, watermark=change.moment.after),
         rows=found.changes.num_rows,
         failed=len(new_failures),
-        groups=results.num_rows,
         carried=_carried(runtime, planned, revised, closing, results, emits=found.changes.num_rows > 0),
     )
 

@@ -28,6 +28,10 @@ def tick(run: ViewRun) -> Results:
         view.drain(lambda commit: _tell(run, reporter, commits, commit))
     log_observations(run)
     delivered = {f"delivered_{sink}": done.rows for sink, done in view.deliveries.delivered.items()}
+    for sink, done in view.deliveries.delivered.items():
+        if done.dropped:
+            delivered[f"dropped_{sink}"] = done.dropped
+            run.context.log.warning(f"{done.dropped} row(s) did not go to route {sink}: {done.why}")
     yield from results(run, reporter, commits, **delivered)
 
 

@@ -8,6 +8,7 @@ from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.plan import Plan, layout_of
 from laminar_dagster.plan.projection import counted
+from laminar_dagster.plan.pruning import pruned
 from laminar_dagster.plan.rules import check
 from laminar_dagster.plan.weighting import weighted
 from laminar_dagster.plan.window_ids import with_window_ids
@@ -35,7 +36,7 @@ def plan_view(query: Query) -> Plan:
 
 def laid_out(query: Query) -> Plan:
     """The plan of a query that nothing is wrong with."""
-    runnable = weighted(counted(query))
+    runnable = pruned(weighted(counted(query)))
     plan = Plan(runnable, layout_of(runnable))
     return replace(plan, query=with_window_ids(runnable, fingerprint(plan)))
 

@@ -12,7 +12,7 @@ from laminar_dagster.semantics.aggregates import TIME
 from laminar_dagster.semantics.emit import SINKS, Early, EmitPolicy
 from laminar_dagster.semantics.judging import PROCESSING_TIME
 from laminar_dagster.semantics.query import AggregateCall, Input, Query, Ranking, TimeStep
-from laminar_dagster.semantics.sinks import APPEND, UPSERT, DeclaredSink
+from laminar_dagster.semantics.sinks import APPEND, DROP, UPSERT, WAIT, DeclaredSink
 from laminar_dagster.semantics.spark_sql import display
 from laminar_dagster.semantics.time import format_micros
 
@@ -256,8 +256,20 @@ def _route(sink: DeclaredSink) -> str:
     """Where entries go beside the table."""
     if sink.connector == "kafka":
         client = f" with {sink.options['properties']}" if "properties" in sink.options else ""
-        return f"{sink.entries} to {sink.target} at {sink.options['brokers']}{client}, {_sureness(sink)}"
-    return f"{sink.entries} to {sink.target}, the original rows as JSON lines, {_sureness(sink)}"
+        return f"{sink.entries} to {sink.target} at {sink.options['brokers']}{client}, {_sureness(sink)}{_bound(sink)}"
+    return f"{sink.entries} to {sink.target}, the original rows as JSON lines, {_sureness(sink)}{_bound(sink)}"
+
+
+def _bound(sink: DeclaredSink) -> str:
+    """How much of an epoch a route takes, and what becomes of the rest."""
+    bounds = sink.saturation
+    if bounds.policy == WAIT:
+        return "; waits"
+    most = [f"{bounds.rows} rows"] if bounds.rows is not None else []
+    most += [f"{bounds.bytes} bytes"] if bounds.bytes is not None else []
+    most += [format_micros(bounds.micros)] if sink.connector == "kafka" else []
+    rest = "the rest is dropped" if bounds.policy == DROP else "else the run fails"
+    return f"; at most {', '.join(most)} for an epoch, {rest}" if most else ""
 
 
 def _state(plan: Plan) -> Node:

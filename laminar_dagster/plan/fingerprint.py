@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from laminar_dagster.plan.plan import Plan
-from laminar_dagster.semantics.expressions import Call, Column, Expression, Literal, columns_of
-from laminar_dagster.semantics.query import AggregateCall, Input, Query, Ranking
+from laminar_dagster.plan.pruning import columns_read
+from laminar_dagster.semantics.expressions import Call, Column, Expression, Literal
+from laminar_dagster.semantics.query import AggregateCall, Input, Ranking
 
 LENGTH = 16
 REMEDIES = ("on_rewrite", "on_data_loss")
@@ -39,7 +40,7 @@ def _short_name(meaning: Mapping[str, Any]) -> str:
 
 def _meaning(plan: Plan) -> dict[str, Any]:
     query = plan.query
-    read = _columns_read(query)
+    read = columns_read(query)
     return {
         "view": query.view,
         "inputs": [_input(entry, read) for entry in query.inputs],
@@ -64,13 +65,6 @@ def _meaning(plan: Plan) -> dict[str, Any]:
 def _ranking(ranking: Ranking) -> list[Any]:
     order = [[_expression(key), by.descending, by.nulls_first] for key, by in ranking.order]
     return [[_expression(part) for part in ranking.partition], order, ranking.limit, _expression(ranking.where)]
-
-
-def _columns_read(query: Query) -> set[str]:
-    expressions = [query.where, *(key.expression for key in query.keys)]
-    for call in query.aggregates:
-        expressions += [*call.arguments, call.filter]
-    return {name for expression in expressions if expression is not None for name in columns_of(expression)}
 
 
 def _input(entry: Input, read: set[str]) -> dict[str, Any]:

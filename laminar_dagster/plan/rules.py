@@ -9,10 +9,20 @@ from laminar_dagster.errors import LaminarError, NotWiredError, Span
 from laminar_dagster.plan.bounds import unbounded
 from laminar_dagster.semantics.aggregates import TIME
 from laminar_dagster.semantics.emit import CHANGES, SINKS, Early
-from laminar_dagster.semantics.expressions import Column, columns_of
+from laminar_dagster.semantics.expressions import Column, columns_of, follows_from
 from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
-from laminar_dagster.semantics.query import IN_SQL, WINDOW_END, WINDOW_START, AggregateCall, Input, Query, Source
+from laminar_dagster.semantics.query import (
+    IN_QUERY,
+    IN_SQL,
+    WINDOW_END,
+    WINDOW_START,
+    AggregateCall,
+    Input,
+    Query,
+    Source,
+)
 from laminar_dagster.semantics.quotas import pointless
+from laminar_dagster.semantics.spark_sql import display
 from laminar_dagster.semantics.time import format_micros
 from laminar_dagster.semantics.windows import Calendar, Tumble
 
@@ -97,8 +107,10 @@ def waiting_needs_a_window(query: Query) -> Iterator[LaminarError]:
 
 
 def _where_changes_go(query: Query) -> str:
-    refuses = "sink" in query.places and CHANGES not in SINKS[query.sink].accepts
-    return " with sink = 'upsert'" if refuses else ""
+    if "sink" in query.places and CHANGES not in SINKS[query.sink].accepts:
+        return " with sink = 'upsert'"
+    appends = next((sink for sink in query.sinks if not sink.accepts(CHANGES)), None)
+    return "" if appends is None else f' with {_INSTEAD[appends.connector]} in sink "{appends.name}"'
 
 
 def sink_accepts_the_strategy(query: Query) -> Iterator[LaminarError]:
@@ -135,6 +147,7 @@ def declared_sinks_accept_the_strategy(query: Query) -> Iterator[LaminarError]:
 _INSTEAD = {
     "delta": "mode = 'upsert' or 'changelog'",
     "files": "mode = 'changelog' or format = 'debezium'",
+    "kafka": "mode = 'upsert' or 'changelog'",
 }
 
 
@@ -164,7 +177,7 @@ def waiting_needs_a_watermark(query: Query) -> Iterator[LaminarError]:
     if query.window is None:
         return
     for entry in query.inputs:
-        if not _has_watermark(entry) and (query.emit.needs_window or entry.source.watermark_column is not None):
+        if not _has_watermark(entry) and (query.emit.needs_window or entry.source.event_time is not None):
             yield _no_watermark(query, entry)
 
 
@@ -172,8 +185,8 @@ def _has_watermark(entry: Input) -> bool:
     source, used = entry.source, columns_of(entry.event_time)
     if entry.event_time == PROCESSING_TIME:
         return True
-    if source.watermark_column is not None:
-        return used == {source.watermark_column} and source.watermark_lag is not None
+    if source.event_time is not None:
+        return follows_from(entry.event_time, source.event_time) and source.watermark_lag is not None
     if source.watermark_lag is not None:
         return True
     handed_on = {source.options[bound] for bound in (WINDOW_START, WINDOW_END) if bound in source.options}
@@ -184,11 +197,13 @@ def _no_watermark(query: Query, entry: Input) -> LaminarError:
     source = entry.source
     column = entry.event_time.name if isinstance(entry.event_time, Column) else None
     shown = f'"{column}"' if column is not None else "this expression"
-    declared = source.watermark_column
+    declared = None if source.event_time is None else display(source.event_time)
     detail = f'Its watermark is for "{declared}".' if declared not in (None, column) else None
     remedy = f"Add WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND to CREATE SOURCE {source.name}."
-    if column is None or declared not in (None, column):
-        remedy = "Put the window over the column that has the watermark, or give the source the option watermark_lag."
+    if source.said.get("event_time") == IN_QUERY:
+        remedy = "Name the same time in WATERMARK(…) and in the window."
+    elif column is None or declared not in (None, column):
+        remedy = "Put the window over the time that has the watermark, or say the lag in the view: watermark_lag = '…'."
     elif source.said.get("event_time", IN_SQL) != IN_SQL:
         remedy = f'Add watermark_lag = "5 seconds" to {source.said["event_time"]}, beside event_time.'
     return LaminarError(

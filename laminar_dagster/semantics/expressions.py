@@ -66,6 +66,12 @@ def columns_of(expression: Expression) -> set[str]:
     return {node.name for node in walk(expression) if isinstance(node, Column)}
 
 
+def follows_from(expression: Expression, part: Expression) -> bool:
+    """Whether the expression reads a row by this part of it alone: `ts + INTERVAL '1' HOUR` by `ts`."""
+    whole = Column("", part.type)
+    return columns_of(replaced(expression, {part: whole})) == {whole.name}
+
+
 def replaced(expression: Expression, by: Mapping[Expression, Expression]) -> Expression:
     """The expression with whatever part of it `by` knows put in other words."""
     if expression in by:

@@ -29,8 +29,12 @@ class Field:
     type: DataType
 
 
+# Who says what a time is, besides a table of the configuration: the SQL of a source, its metadata, the options of a
+# view, or WATERMARK(…) in its query.
 IN_SQL = "SQL"
 IN_METADATA = "metadata"
+IN_VIEW = "WITH (…) of the view"
+IN_QUERY = "WATERMARK(…) of the query"
 
 
 class TimeStep(Enum):
@@ -54,6 +58,8 @@ class Uniqueness:
 class Source:
     """A declared source. `columns` is empty as long as the schema is the table's own and not read yet.
 
+    `event_time` is the time that its watermark is of, and `computed` are columns that its declaration adds, both over
+    `columns`.
     `hands_on` is of a view that is read: of which columns its watermark tells, and by how much they stay behind it.
     `said` tells of each option about time who said it: the SQL, a table of the configuration, or the metadata.
     """
@@ -62,13 +68,24 @@ class Source:
     connector: str
     columns: tuple[Field, ...]
     options: Mapping[str, str]
-    watermark_column: str | None = None
+    event_time: Expression | None = None
     watermark_lag: int | None = None
     idle_timeout: int | None = None
     max_future_skew: int | None = DEFAULT_FUTURE_SKEW
     unique: Uniqueness | None = None
+    computed: tuple[Named, ...] = ()
     hands_on: Mapping[str, int] = field(default_factory=dict)
     said: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The columns that a query sees: those that are read, and those that are computed."""
+        return (*self.columns, *(Field(named.name, named.type) for named in self.computed))
+
+    @property
+    def watermark_column(self) -> str | None:
+        """The column that holds the event time as it is, if one does."""
+        return self.event_time.name if isinstance(self.event_time, Column) else None
 
     @property
     def policy(self) -> ShardPolicy:
@@ -91,7 +108,7 @@ class Input:
 
     def handed_on(self, watermark: int | None) -> int | None:
         """The event time up to which nothing can come any more, where the source is a view that tells; else None."""
-        if watermark is None or self.source.watermark_column is not None or not isinstance(self.event_time, Column):
+        if watermark is None or self.source.event_time is not None or not isinstance(self.event_time, Column):
             return None
         behind = self.source.hands_on.get(self.event_time.name)
         return None if behind is None else watermark - behind + (self.source.watermark_lag or 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from laminar_dagster.semantics.duplicates import SeenKeys
 from laminar_dagster.semantics.emission import Emitted, Moment, emit_changes, emit_closed
@@ -36,7 +37,7 @@ from laminar_dagster.semantics.lateness import Judged, is_closed, judge_commit
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.quotas import Places
 from laminar_dagster.semantics.watermark import CommitTimes, Shard, progress
-from laminar_dagster.semantics.windows import Window
+from laminar_dagster.semantics.windows import Session, Window
 from laminar_dagster.semantics.zset import CdcOperation, Change, Row, applied, multiset_changes
 
 __all__ = ["Commit", "EpochResult", "Reference", "SideEntry"]
@@ -74,6 +75,17 @@ class Reference:
     def table(self) -> list[Row]:
         """The view's table: everything appended, or the results as they are now."""
         return [*self._emitted.final, *(shown.row for shown in self._emitted.current.values())]
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows hold rows and are not closed; of sessions, how many there are over all keys."""
+        open_ones = groups(self.query, self._live)
+        return len({self._window_of(group) for group in open_ones if group.window is not None})
+
+    def _window_of(self, group: Group) -> tuple[Any, ...]:
+        """What tells windows apart: their bounds, and of sessions, which belong to their group, its key."""
+        own = group.key if isinstance(self.query.window, Session) else ()
+        return (group.window, own)
 
     def epoch(self, commits: Sequence[Commit], now: int) -> EpochResult:
         """Take the commits in order, move the watermark, close what is due, emit."""
@@ -180,6 +192,7 @@ class Reference:
             for group in groups(self.query, self._live)
             if group.window is not None and is_closed(group.window.end, self.query.lateness, watermark)
         ]
+        self._counts["windows_closed"] += len({self._window_of(group) for group in closed})
         self._places.close(lambda window: is_closed(window.end, self.query.lateness, watermark))
         gone = {id(row) for group in closed for row in group.rows}
         self._live = [row for row in self._live if id(row) not in gone]

@@ -7,8 +7,24 @@ from dataclasses import dataclass, field
 
 from laminar_dagster.errors import Span
 from laminar_dagster.semantics.emit import SINKS, EmitPolicy
+from laminar_dagster.semantics.time import SECOND
 
 APPEND, UPSERT, CHANGELOG = "append", "upsert", "changelog"
+DROP, WAIT, FAIL = "drop", "wait", "fail"
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """How much a route out of the side output may take of an epoch, and what becomes of the rest.
+
+    `drop`: the rest is counted, and stays in the table. `wait`: there is no bound but the target's own. `fail`: the run
+    ends with an error, and the next one tries again.
+    """
+
+    policy: str = DROP
+    rows: int | None = None
+    bytes: int | None = None
+    micros: int = 5 * SECOND
 
 
 @dataclass(frozen=True)
@@ -18,7 +34,8 @@ class DeclaredSink:
     `mode` is what the target gets: `append` new rows alone, `upsert` the newest row of each key, `changelog` every
     change. `takes` is the row of the sinks' table (semantics/emit.py) that says which strategies go with it. `key` are
     the columns that tell results apart: what an upsert goes by, and a message's key. `options` are those of the
-    connector: path, format, brokers, topic. `entries`: it gets the side output's entries of this kind, and no results.
+    connector: path, format, brokers, topic. `entries`: it gets the side output's entries of this kind, and no results;
+    `saturation` is how it deals with more of them than it can take.
     """
 
     name: str
@@ -29,6 +46,7 @@ class DeclaredSink:
     key: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     entries: str | None = None
+    saturation: Saturation = field(default=Saturation(), compare=False)
     where: Span | None = field(default=None, compare=False)
 
     def accepts(self, policy: EmitPolicy) -> bool:

@@ -49,7 +49,10 @@ class Tumble:
 
 @dataclass(frozen=True)
 class Hop:
-    """Every window with `start` on the slide's grid and `start <= t < start + size`."""
+    """Every window with `start` on the slide's grid and `start <= t < start + size`.
+
+    A slide longer than the size leaves gaps: a time in one of them is in no window.
+    """
 
     slide: int
     size: int
@@ -59,6 +62,10 @@ class Hop:
         last = floor_to(t, self.slide, self.offset)
         first = floor_to(t - self.size, self.slide, self.offset) + self.slide
         return tuple(Window(s, s + self.size) for s in range(first, last + 1, self.slide))
+
+    @property
+    def has_gaps(self) -> bool:
+        return self.slide > self.size
 
     @property
     def slice(self) -> int:
@@ -168,6 +175,27 @@ class Session:
 
 FixedWindow = Tumble | Hop | Cumulate | Calendar
 WindowKind = FixedWindow | Session
+
+
+def has_gaps(kind: WindowKind | None) -> bool:
+    """Whether a time may be in no window."""
+    return isinstance(kind, Hop) and kind.has_gaps
+
+
+def first_window(kind: WindowKind, t: int) -> Window:
+    """The first to begin of the windows that times from `t` on are in."""
+    if isinstance(kind, Hop):
+        start = floor_to(t - kind.size, kind.slide, kind.offset) + kind.slide
+        return Window(start, start + kind.size)
+    return min(kind.assign(t))
+
+
+def last_window(kind: WindowKind, t: int) -> Window:
+    """The last to begin of the windows that times up to `t` are in; the longest of these."""
+    if isinstance(kind, Hop):
+        start = floor_to(t, kind.slide, kind.offset)
+        return Window(start, start + kind.size)
+    return max(kind.assign(t))
 
 
 def longest_window(kind: WindowKind | None) -> int | None:

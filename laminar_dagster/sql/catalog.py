@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from laminar_dagster.errors import LaminarError, Span, did_you_mean
 from laminar_dagster.semantics import types as t
-from laminar_dagster.semantics.expressions import Column, Expression
+from laminar_dagster.semantics.expressions import Call, Column, Expression, Named
+from laminar_dagster.semantics.functions import FUNCTIONS, ArgumentTypeError, castable
 from laminar_dagster.semantics.query import IN_SQL, VIEW_CONNECTOR, WINDOW_END, WINDOW_START, Field, Query, Source
 from laminar_dagster.semantics.watermark import DEFAULT_FUTURE_SKEW
 from laminar_dagster.semantics.windows import longest_window
 from laminar_dagster.sql import options as o
-from laminar_dagster.sql.intervals import fixed
+from laminar_dagster.sql.expressions import Resolver
+from laminar_dagster.sql.intervals import IntervalText, fixed
 from laminar_dagster.sql.messages import metadata_options
-from laminar_dagster.sql.statements import ColumnStatement, Script, SourceStatement
+from laminar_dagster.sql.names import Scope, substitute
+from laminar_dagster.sql.statements import ColumnStatement, ComputedStatement, Script, SourceStatement
 from laminar_dagster.sql.unique_keys import uniqueness
+from laminar_dagster.sql.windows import no_timestamp
 
 SchemaOf = Callable[[SourceStatement], tuple[Field, ...]]
 
@@ -76,7 +80,8 @@ class Catalog:
             own = {k: v for k, v in values.items() if k not in _TIME_OPTIONS and (k, v) != ("changes", "append")}
             options = {**own, **metadata_options(statement, connector, values)}
         columns = columns or self.schema_of(statement)
-        return _with_time(statement, Source(statement.name, connector, columns, options), values)
+        source = Source(statement.name, connector, columns, options)
+        return _with_time(statement, replace(source, computed=_computed(statement, source)), values)
 
 
 _TIME_OPTIONS = {option.name for option in o.COMMON_SOURCE_OPTIONS}
@@ -126,25 +131,26 @@ def _refuse_options_of_another_format(
 
 
 def _field(column: ColumnStatement) -> Field:
+    return Field(column.name, _type(column.type, column.where))
+
+
+def _type(written: str, where: Span) -> t.DataType:
     try:
-        return Field(column.name, t.parse_type(column.type))
+        return t.parse_type(written)
     except ValueError:
         raise LaminarError(
-            "LMR0101", f'unknown type "{column.type}"', where=column.where,
-            hint=did_you_mean(column.type, t.KNOWN_TYPE_NAMES),
-        ) from None  # fmt: skip
+            "LMR0101", f'unknown type "{written}"', where=where, hint=did_you_mean(written, t.KNOWN_TYPE_NAMES)
+        ) from None
 
 
 # --- time ----------------------------------------------------------------------------------------------------
 
 
 def _with_time(statement: SourceStatement, source: Source, values: Mapping[str, Any]) -> Source:
-    column, lag, where = _watermark(statement, values)
-    if column is not None:
-        column = timestamp_column(source, column, where)
-    return Source(
-        source.name, source.connector, source.columns, source.options,
-        watermark_column=column,
+    event_time, lag = _watermark(statement, source, values)
+    return replace(
+        source,
+        event_time=event_time,
         watermark_lag=lag,
         idle_timeout=values.get("idle_timeout"),
         max_future_skew=values.get("max_future_skew", DEFAULT_FUTURE_SKEW),
@@ -159,35 +165,93 @@ def _said(statement: SourceStatement) -> dict[str, str]:
     return said if statement.watermark is None else {**said, "event_time": IN_SQL, "watermark_lag": IN_SQL}
 
 
-def _watermark(statement: SourceStatement, values: Mapping[str, Any]) -> tuple[str | None, int | None, Span]:
-    declared = statement.watermark
+def _watermark(
+    statement: SourceStatement, source: Source, values: Mapping[str, Any]
+) -> tuple[Expression | None, int | None]:
+    declared, unit = statement.watermark, values.get("event_time_unit")
     for name in ("watermark_lag", "event_time"):
         if declared is not None and name in values:
             raise LaminarError(
                 "LMR0305", f"WATERMARK FOR and {name} both say what the watermark is",
                 where=statement.options[name].name_where, hint="Keep one of the two.",
             )  # fmt: skip
+    if declared is None and "event_time" in values:
+        time = scope_of(source).find(values["event_time"], None, statement.options["event_time"].where)
+        where = statement.options["event_time"].where
+        return as_event_time(source, time, unit, where, in_option=True), values.get("watermark_lag")
     if declared is None:
-        option = statement.options.get("event_time")
-        return values.get("event_time"), values.get("watermark_lag"), option.where if option else statement.where
-    lag = fixed(declared.lag, "a watermark's lag", "LMR0004") if declared.lag is not None else 0
+        if unit is not None:
+            raise unit_without_time(statement.options["event_time_unit"].whole)
+        return None, values.get("watermark_lag")
+    time = Resolver(statement, scope_of(source), "WATERMARK FOR").resolve(declared.time)
+    return as_event_time(source, time, unit, statement.span(declared.time)), lag_of(declared.lag, declared.where)
+
+
+def lag_of(written: IntervalText | None, where: Span) -> int:
+    lag = fixed(written, "a watermark's lag", "LMR0004") if written is not None else 0
     if lag < 0:
-        raise LaminarError("LMR0004", "a watermark's lag cannot be negative", where=declared.where)
-    return declared.column, lag, declared.where
+        raise LaminarError("LMR0004", "a watermark's lag cannot be negative", where=where)
+    return lag
 
 
-def timestamp_column(source: Source, name: str, where: Span) -> str:
-    found = next((f for f in source.columns if f.name.lower() == name.lower()), None)
-    if found is None:
+def unit_without_time(where: Span, remedy: str = "or WATERMARK FOR") -> LaminarError:
+    return LaminarError(
+        "LMR0304", "event_time_unit says what a number counts, and no event time is named beside it", where=where,
+        hint=f"Add event_time = '…', {remedy}.",
+    )  # fmt: skip
+
+
+def as_event_time(
+    source: Source, named: Expression, unit: str | None, where: Span, *, in_option: bool = False
+) -> Expression:
+    """A time over the source's own columns: what was named, or what it says as a number of units since 1970."""
+    time = substitute(named, {column.name: column.expression for column in source.computed})
+    if unit is None:
+        if time.type != t.TIMESTAMP:
+            raise no_timestamp("an event time must be a TIMESTAMP", named, where, in_option=in_option)
+        return time
+    function = o.TIME_UNITS[unit]
+    try:
+        return Call(function, (time,), FUNCTIONS[function].result([time.type]))
+    except ArgumentTypeError:
+        kind = "a number" if unit == "s" else "a whole number"
         raise LaminarError(
-            "LMR0102", f'column "{name}" does not exist in source "{source.name}"', where=where,
-            hint=did_you_mean(name, [f.name for f in source.columns]),
+            "LMR0205", f"event_time_unit = '{unit}' is for {kind}, and the event time is {time.type}", where=where,
+            hint="Leave event_time_unit out." if time.type == t.TIMESTAMP else None,
+        ) from None  # fmt: skip
+
+
+def _computed(statement: SourceStatement, source: Source) -> tuple[Named, ...]:
+    """The columns that the declaration adds; each may use those before it."""
+    found: list[Named] = []
+    for column in statement.computed:
+        if any(field.name.lower() == column.name.lower() for field in source.columns):
+            raise LaminarError("LMR0104", f'column "{column.name}" is declared twice', where=column.where)
+        seen = replace(source, computed=tuple(found))
+        expression = Resolver(statement, scope_of(seen), f'column "{column.name}"').resolve(column.node)
+        if column.type is not None:
+            expression = _of_type(column, expression)
+        if expression.type == t.NULL:
+            raise LaminarError("LMR0105", f'column "{column.name}" is NULL without a type', where=column.where)
+        found.append(Named(column.name, substitute(expression, {named.name: named.expression for named in found})))
+    return tuple(found)
+
+
+def _of_type(column: ComputedStatement, expression: Expression) -> Expression:
+    type_ = _type(column.type or "", column.where)
+    if expression.type == type_:
+        return expression
+    if not castable(expression.type, type_):
+        raise LaminarError(
+            "LMR0105", f'column "{column.name}" is declared {type_}, and its expression is {expression.type}',
+            where=column.where,
         )  # fmt: skip
-    if found.type != t.TIMESTAMP:
-        raise LaminarError(
-            "LMR0205", f'an event time must be a TIMESTAMP, and "{found.name}" is {found.type}', where=where
-        )
-    return found.name
+    return Call("cast", (expression,), type_)
+
+
+def scope_of(source: Source) -> Scope:
+    """The names that a declaration, or an option, may use of a source."""
+    return Scope(source.fields, frozenset({source.name.lower()}), f'source "{source.name}"')
 
 
 # --- views as sources ----------------------------------------------------------------------------------------

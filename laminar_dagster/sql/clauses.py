@@ -63,7 +63,7 @@ def clause_start(words: Words) -> int:
         if depth > 0:
             continue
         seen_from = seen_from or token.token_type == TokenType.FROM
-        if seen_from and _begins_clause(words, ahead):
+        if seen_from and begins_clause(words, ahead):
             return words.position + ahead
     return len(words.tokens)
 
@@ -74,7 +74,8 @@ _BEFORE_A_NAME = (
 )  # fmt: skip
 
 
-def _begins_clause(words: Words, ahead: int) -> bool:
+def begins_clause(words: Words, ahead: int) -> bool:
+    """Whether a clause behind the query begins at this word."""
     token, following = words.peek(ahead), words.peek(ahead + 1)
     before = words.peek(ahead - 1)
     if token is None or not is_word(token) or token.token_type == TokenType.IDENTIFIER:

@@ -1,7 +1,8 @@
 """Options from outside of the SQL: the tables [defaults], [sources.NAME] and [views.NAME] of laminar.toml.
 
-They are the options of WITH (…) under the same names, and are read by the same tables. What the SQL says itself goes
-first, then [views.NAME], then [sources.NAME], then [defaults].
+They are the options of WITH (…) under the same names, and are read by the same tables. What a view says goes first, in
+its SQL, then in [views.NAME]; then its source, in its SQL, then in [sources.NAME]; then [defaults]. [transforms.sql] is
+another spelling of [defaults] (see transforms.py).
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from laminar_dagster.sql import options as o
 from laminar_dagster.sql.clauses import OptionValue
 from laminar_dagster.sql.statements import Script, SourceStatement, ViewStatement
 from laminar_dagster.sql.toml_places import Path, Places, places
+from laminar_dagster.sql.transforms import NAMES, TABLE, TRANSFORMS, translated
 
 DEFAULTS = "defaults"
 SOURCES = "sources"
 VIEWS = "views"
-TABLES = (DEFAULTS, SOURCES, VIEWS)
-EVENT_TIME = "event_time"
+TABLES = (DEFAULTS, SOURCES, VIEWS, TRANSFORMS)
+EVENT_TIME, UNIT = "event_time", "event_time_unit"
+# What WATERMARK FOR says of its time, so that no table does; the unit is that of the time which a table names.
+OF_ONE_TIME = (EVENT_TIME, UNIT, "watermark_lag")
 TIMES = frozenset(option.name for option in o.TIME_OPTIONS)
 DEFAULTABLE = tuple(option for option in (*o.TIME_OPTIONS, *o.VIEW_OPTIONS) if option.default)
 
@@ -52,7 +56,9 @@ class Configuration:
         defaults = {name: option for name, option in self.defaults.items() if name in TIMES - {EVENT_TIME}}
         given = {**defaults, **self.sources.get(statement.name.lower(), {})}
         if statement.watermark is not None:
-            given = {name: option for name, option in given.items() if name not in (EVENT_TIME, "watermark_lag")}
+            given = {name: option for name, option in given.items() if name not in OF_ONE_TIME}
+        elif EVENT_TIME in statement.options:
+            given.pop(UNIT, None)
         return replace(statement, options={**given, **statement.options})
 
     def _view(self, statement: ViewStatement) -> ViewStatement:
@@ -81,19 +87,48 @@ class Configuration:
 
 
 def is_default(option: OptionValue) -> bool:
-    return option.table is not None and option.table.startswith(f"[{DEFAULTS}]")
+    return option.table is not None and option.table.startswith((f"[{DEFAULTS}]", f"[{TRANSFORMS}."))
 
 
 def read_configuration(content: Mapping[str, Any], text: str, file: str) -> Configuration:
     """The tables of a parsed laminar.toml; LaminarError for a name or a value that no option has."""
     found = places(text, file)
     defaults = _options(found, (DEFAULTS,), content.get(DEFAULTS, {}))
+    defaults = {**defaults, **_of_transforms(found, content.get(TRANSFORMS, {}), defaults)}
     sources, views = (_by_name(found, table, content.get(table, {})) for table in (SOURCES, VIEWS))
     o.read(defaults, DEFAULTABLE, "a project's [defaults]")
     for given in views.values():
         o.read(given, (*o.TIME_OPTIONS, *o.VIEW_OPTIONS), "a view")
     lowered = replace(found, found={tuple(p.lower() for p in path): at for path, at in found.found.items()})
     return Configuration(defaults, sources, views, lowered)
+
+
+def _of_transforms(found: Places, body: Any, defaults: Options) -> Options:
+    """What [transforms.sql] says for all views, as options."""
+    inside = body.get(TABLE[1], {}) if isinstance(body, dict) else None
+    if not isinstance(inside, dict):
+        raise _no_table(found, TABLE)
+    for other in body:
+        if other != TABLE[1]:
+            path = (TRANSFORMS, other)
+            raise LaminarError(
+                "LMR0301", f'unknown table "{".".join(path)}" in {found.file}', where=found.of(path)[0],
+                hint=f"There is [{'.'.join(TABLE)}] alone.",
+            )  # fmt: skip
+    written: dict[str, tuple[Path, Any]] = {}
+    for name, full, value in _flat(TABLE, inside):
+        _require_new(name not in written, found, full, f'option "{name}" of [{".".join(TABLE)}]')
+        written[name] = (full, value)
+    options, unknown = translated((name, value) for name, (_, value) in written.items())
+    if unknown is not None:
+        raise LaminarError(
+            "LMR0301", f'unknown option "{unknown}" for [{".".join(TABLE)}]', where=found.of(written[unknown][0])[0],
+            hint=did_you_mean(unknown, NAMES),
+        )  # fmt: skip
+    label = f"[{'.'.join(TABLE)}] in {found.file}"
+    for name, (said, _) in options.items():
+        _require_new(name not in defaults, found, written[said][0], f'"{said}" of {label}, "{name}" of [{DEFAULTS}],')
+    return {name: _value(found, written[said][0], value, label) for name, (said, value) in options.items()}
 
 
 def _by_name(found: Places, table: str, body: Any) -> dict[str, Options]:

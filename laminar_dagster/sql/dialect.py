@@ -330,6 +330,21 @@ def parse_query(tokens: list[Token], text: str) -> exp.Expr | None:
     return found[0] if len(found) == 1 else None
 
 
+def parse_expression(tokens: list[Token], text: str) -> exp.Expr:
+    """The one expression that these tokens say; UnreadableError where they say none, or more."""
+    _refuse_misplaced(tokens)
+    parser = LaminarParser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT)
+    try:
+        (found,) = parser._parse(LaminarParser.EXPRESSION_PARSERS[exp.Condition], tokens, text)
+    except UnreadableError:
+        raise
+    except ParseError as error:
+        raise UnreadableError(str(error).split("\n")[0], tokens[0].start, tokens[-1].end + 1) from None
+    if found is None:
+        raise UnreadableError("expected an expression", tokens[0].start, tokens[-1].end + 1)
+    return found
+
+
 def extent(node: exp.Expr) -> tuple[int, int] | None:
     """From where to where the node stands in the text."""
     own = node.meta.get(SPAN)

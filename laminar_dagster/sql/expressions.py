@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlglot import exp
 
@@ -17,18 +17,23 @@ from laminar_dagster.sql import literals
 from laminar_dagster.sql.calls import CLOCK_FUNCTIONS, call_aggregate, call_function, depends_on_the_clock
 from laminar_dagster.sql.intervals import fixed, from_node
 from laminar_dagster.sql.names import Scope, refuse_extras
-from laminar_dagster.sql.statements import ViewStatement
 from laminar_dagster.sql.windows import WindowUse
 
 if TYPE_CHECKING:
     from laminar_dagster.sql.aggregates import Aggregates
 
 
+class Spanned(Protocol):
+    """A statement that knows where its pieces stand."""
+
+    def span(self, node: exp.Expr) -> Span: ...
+
+
 @dataclass
 class Resolver:
     """Resolves the expressions of one place of a query: WHERE, GROUP BY, an aggregate's argument, SELECT."""
 
-    view: ViewStatement
+    view: Spanned
     scope: Scope
     place: str
     aggregates: Aggregates | None = None

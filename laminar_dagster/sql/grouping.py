@@ -138,7 +138,7 @@ class GroupReader:
             elif _calls(item, "TIME_BUCKET") and self.from_window is None:
                 found.append(Windowing(*time_bucket(r, item), where, in_from=False))
         if len(found) > 1:
-            raise _two_windows(found[1].where)
+            raise two_windows(found[1].where)
         return found[0] if found else None
 
     def _split_bounds(self, items: list[Any], windowing: Windowing | None) -> tuple[list[str], list[Any]]:
@@ -163,23 +163,24 @@ class GroupReader:
             if window is None or not self._is_event_time(window[1]):
                 continue
             kind, time, meaning = window
-            found.append(Windowing(kind, time, self.view.span(item), False, {expression: meaning}))
+            found.append(Windowing(kind, time, self.view.span(item), False, stands_for={expression: meaning}))
             keys.remove((item, expression))
         if len(found) > 1 and any(w.kind != found[0].kind for w in found):
-            raise _two_windows(found[1].where)
+            raise two_windows(found[1].where)
         return found[0] if found else None
 
     def _is_event_time(self, time: Expression) -> bool:
         for branch in self.relation.branches:
             mapping = {named.name: named.expression for named in branch.columns}
             column = substitute(time, mapping)
-            names = (branch.source.watermark_column, *_bound_columns(branch.source.options))
-            if not isinstance(column, Column) or column.name not in names:
+            bounds = _bound_columns(branch.source.options)
+            is_bound = isinstance(column, Column) and column.name in bounds
+            if not is_bound and column != branch.source.event_time:
                 return False
         return True
 
     def _check_bounds(self, windowing: Windowing | None, bounds: list[str], group: Any) -> None:
-        if windowing is None or not windowing.in_from:
+        if windowing is None or not windowing.in_from or windowing.implied:
             return
         needed = WINDOW_END if isinstance(windowing.kind, Cumulate) else None
         if group is not None and (not bounds or (needed and needed not in bounds)):
@@ -224,7 +225,7 @@ def _check_key_type(expression: Expression, where: Span) -> None:
         raise LaminarError("LMR0105", f"GROUP BY cannot take {expression.type}", where=where)
 
 
-def _two_windows(where: Span) -> LaminarError:
+def two_windows(where: Span) -> LaminarError:
     return LaminarError(
         "LMR0202", "a query has one window, and this is the second", where=where,
         hint="Make one view for each window.",

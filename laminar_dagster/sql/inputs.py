@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from laminar_dagster.errors import LaminarError, NotWiredError, Span, did_you_mean
 from laminar_dagster.semantics import types as t
-from laminar_dagster.semantics.expressions import Call, Column, Expression, Named
+from laminar_dagster.semantics.expressions import Call, Column, Expression, Named, columns_of, follows_from, replaced
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.sql.catalog import Catalog
 from laminar_dagster.sql.clause_refusals import (
@@ -37,6 +37,13 @@ class Branch:
     where: Expression | None
     place: Span
 
+    def said_by(self, position: int, field: Field) -> Expression | None:
+        """The source's event time as a function of one of the columns handed on, if that is no time itself."""
+        column, time = self.columns[position].expression, self.source.event_time
+        if time is None or field.type == t.TIMESTAMP or not columns_of(column) or not follows_from(time, column):
+            return None
+        return replaced(time, {column: Column(field.name, field.type)})
+
 
 @dataclass(frozen=True)
 class Relation:
@@ -49,7 +56,17 @@ class Relation:
         return tuple(Field(named.name, named.type) for named in self.branches[0].columns)
 
     def scope(self) -> Scope:
-        return Scope(self.fields, self.qualifiers, self.described)
+        return Scope(self.fields, self.qualifiers, self.described, times=self._times())
+
+    def _times(self) -> dict[str, Expression]:
+        """Columns that are not times themselves, and from which the event time of every branch follows."""
+        found: dict[str, Expression] = {}
+        for position, field in enumerate(self.fields):
+            said = {branch.said_by(position, field) for branch in self.branches}
+            time = said.pop()
+            if time is not None and not said:
+                found[field.name] = time
+        return found
 
     def named(self, alias: str | None) -> Relation:
         if not alias:
@@ -64,8 +81,8 @@ class From:
     view: ViewStatement
     catalog: Catalog
 
-    def read(self, select: Any, ctes: Mapping[str, Relation]) -> tuple[Relation, Windowing | None]:
-        """The relation that a query's FROM says, and its window if FROM has one."""
+    def read(self, select: Any, ctes: Mapping[str, Relation]) -> tuple[Relation, Any]:
+        """The relation that a query's FROM says, and the call of its window if FROM has one."""
         refuse_joins(select, self.view, self._exists(ctes))
         clause = select.args.get("from_")
         if clause is None:
@@ -103,7 +120,13 @@ class From:
 
     # --- windows in FROM -------------------------------------------------------------------------------------
 
-    def _windowed(self, node: Any, ctes: Mapping[str, Relation]) -> tuple[Relation, Windowing]:
+    def window(self, call: Any, relation: Relation) -> Windowing:
+        """The window that stands in FROM, over the relation with its event times."""
+        name, where = call.name.upper(), self.view.span(call)
+        kind, time = read_window(Resolver(self.view, relation.scope(), name), name, call.expressions[1:], where)
+        return Windowing(kind, time, where, in_from=True)
+
+    def _windowed(self, node: Any, ctes: Mapping[str, Relation]) -> tuple[Relation, Any]:
         call, where = node.this, self.view.span(node.this)
         refuse_extras(node, {"this", "alias"}, self.view.span, TABLE_REASONS)
         name = call.name.upper()
@@ -112,10 +135,7 @@ class From:
                 "LMR0013", f"{name} is not a table function", where=where,
                 hint=did_you_mean(name, WINDOW_FUNCTIONS, f"The functions in FROM are {', '.join(WINDOW_FUNCTIONS)}."),
             )  # fmt: skip
-        relation = self._window_source(call.expressions[0], ctes).named(self._alias(node))
-        resolver = Resolver(self.view, relation.scope(), name)
-        kind, time = read_window(resolver, name, call.expressions[1:], where)
-        return relation, Windowing(kind, time, where, in_from=True)
+        return self._window_source(call.expressions[0], ctes).named(self._alias(node)), call
 
     def _window_source(self, node: Any, ctes: Mapping[str, Relation]) -> Relation:
         if isinstance(node, exp.Column) and not node.table and not isinstance(node.this, exp.Star):
@@ -155,7 +175,7 @@ class From:
             return ctes[name.lower()]
         source = self.catalog.source(name, where)
         columns = tuple(Named(f.name, Column(f.name, f.type)) for f in source.columns)
-        branch = Branch(source, columns, None, where)
+        branch = Branch(source, (*columns, *source.computed), None, where)
         return Relation((branch,), frozenset({name.lower()}), f'source "{source.name}"')
 
     def _query(self, node: Any, outer: Mapping[str, Relation]) -> Relation:

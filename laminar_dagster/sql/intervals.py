@@ -9,6 +9,7 @@ from sqlglot import exp
 from laminar_dagster.errors import LaminarError, Span, did_you_mean
 from laminar_dagster.semantics.time import (
     CALENDAR_UNITS,
+    DAY,
     FIXED_UNITS,
     Interval,
     UnknownUnitError,
@@ -16,6 +17,7 @@ from laminar_dagster.semantics.time import (
     parse_interval,
 )
 
+LONGEST = 10_000 * 366 * DAY  # all years that a time can be in
 UNITS = (*FIXED_UNITS, *CALENDAR_UNITS)
 _SPELLINGS = "Write INTERVAL '10' SECOND, INTERVAL '10 seconds' or INTERVAL 10 SECONDS"
 _OPTION_SPELLING = "Write it as in '10 seconds' or '1 hour 30 minutes'"
@@ -64,6 +66,8 @@ def fixed(written: IntervalText, what: str, code: str) -> int:
             where=written.where,
             hint="Use days, hours, minutes or seconds.",
         )
+    if abs(length.micros) > LONGEST:
+        raise LaminarError(code, f"{what} cannot be {length}: that is longer than any time", where=written.where)
     return length.micros
 
 

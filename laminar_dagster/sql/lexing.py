@@ -121,12 +121,14 @@ class Words:
         return taken
 
     def depths(self) -> list[int]:
-        """How many parentheses are open before each token from here on."""
+        """How many parentheses are open before each token from here to the end of the statement."""
         depth, found = 0, []
         for token in self.tokens[self.position :]:
             depth -= token.token_type in _CLOSING
             found.append(depth)
             depth += token.token_type in _OPENING
+            if token.token_type == TokenType.SEMICOLON:
+                break
         return found
 
     # --- refusing --------------------------------------------------------------------------------------------

@@ -37,7 +37,10 @@ def unmarked(column: Column) -> Column:
 
 @dataclass(frozen=True)
 class Scope:
-    """The columns of FROM, the names under which they may be qualified, and what stands for them in messages."""
+    """The columns of FROM, the names under which they may be qualified, and what stands for them in messages.
+
+    `times`: columns of numbers that are known to be event times, and the time that each says.
+    """
 
     fields: tuple[Field, ...]
     qualifiers: frozenset[str]
@@ -45,6 +48,7 @@ class Scope:
     bounds: bool = False
     hides_bounds: bool = False
     aliases: Mapping[str, Expression] = field(default_factory=dict)
+    times: Mapping[str, Expression] = field(default_factory=dict)
 
     def find(self, name: str, qualifier: str | None, where: Span) -> Expression:
         if qualifier is not None and qualifier.lower() not in self.qualifiers:

@@ -11,6 +11,7 @@ from zoneinfo import available_timezones
 from laminar_dagster.errors import LaminarError, did_you_mean
 from laminar_dagster.semantics.emit import SINKS
 from laminar_dagster.semantics.query import SIDE_OUTPUT_KINDS
+from laminar_dagster.semantics.sinks import DROP, FAIL, WAIT
 from laminar_dagster.semantics.time import MINUTE
 from laminar_dagster.sql.clauses import OptionValue
 from laminar_dagster.sql.intervals import IntervalText, fixed
@@ -128,6 +129,8 @@ def route(name: str, option: OptionValue) -> str:
 
 # --- sources -------------------------------------------------------------------------------------------------
 
+# What a number may count since 1970, and the function that makes a time of it.
+TIME_UNITS = {"s": "timestamp_seconds", "ms": "timestamp_millis", "us": "timestamp_micros"}
 TIME_OPTIONS = (
     Option(
         "idle_timeout",
@@ -140,6 +143,7 @@ TIME_OPTIONS = (
     ),
     Option("watermark_lag", duration, "the watermark's lag, in place of WATERMARK FOR", default=True),
     Option("event_time", text, "the event-time column, in place of WATERMARK FOR", default=True),
+    Option("event_time_unit", one_of(*TIME_UNITS), "what an event time that is a number counts since 1970"),
 )
 COMMON_SOURCE_OPTIONS = (
     Option("connector", text, "where the rows come from"),
@@ -206,6 +210,15 @@ VIEW_OPTIONS = (
     Option("side_output.max_rows_per_epoch", count, "how many rows of each kind an epoch keeps", default=True),
     Option("side_output.brokers", text, "the brokers of 'kafka:topic'; by default those of a source", default=True),
     Option("side_output.properties", text, "a file with settings of Kafka's client, for 'kafka:topic'", default=True),
+    Option(
+        "side_output.on_saturation",
+        one_of(DROP, WAIT, FAIL),
+        "what becomes of rows that a route does not take: drop (they stay in the table), wait or fail",
+        default=True,
+    ),
+    Option("side_output.route_max_rows", count, "how many rows of an epoch a route takes", default=True),
+    Option("side_output.route_max_bytes", count, "how many bytes of an epoch a route takes", default=True),
+    Option("side_output.route_timeout", positive_duration, "how long a route may take for an epoch", default=True),
     Option("side_output.reinject_to", text, "the directory that 'reinject' writes JSON lines to", default=True),
     Option(
         "on_null_event_time",
@@ -241,7 +254,7 @@ SINK_CONNECTORS: Mapping[str, tuple[Option, ...]] = {
     "files": (
         Option("path", text, "the directory that gets one file for each epoch with changes", required=True),
         Option("format", one_of("parquet", "json", "debezium"), "what the files hold", required=True),
-        Option("mode", one_of("append", "changelog"), "Parquet, JSON: new rows alone (the default), or every change"),
+        Option("mode", one_of("append", "changelog"), "new rows alone (the default), or every change (of Debezium)"),
     ),
     "delta": (
         Option("path", text, "the Delta table's directory", required=True),
@@ -257,6 +270,11 @@ SINK_CONNECTORS: Mapping[str, tuple[Option, ...]] = {
         Option("brokers", text, "the brokers, as in 'host:9092'", required=True),
         Option("topic", text, "the topic", required=True),
         Option("format", one_of("json", "debezium"), "what a message holds; json is the default"),
+        Option(
+            "mode",
+            one_of("append", "upsert", "changelog"),
+            "JSON: new rows alone (the default), the newest row of each key, or every change (the default of Debezium)",
+        ),
         _CLIENT,
         _KEY,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,9 +20,9 @@ from laminar_dagster.sql.catalog import Catalog, SchemaOf
 from laminar_dagster.sql.clause_refusals import SELECT_REASONS
 from laminar_dagster.sql.configuration import Configuration
 from laminar_dagster.sql.derived_names import derived_name
-from laminar_dagster.sql.event_time import input_of, with_event_times
+from laminar_dagster.sql.event_time import input_of, require_effect, with_event_times
 from laminar_dagster.sql.expressions import Resolver
-from laminar_dagster.sql.grouping import Grouping, GroupReader
+from laminar_dagster.sql.grouping import Grouping, GroupReader, two_windows
 from laminar_dagster.sql.inputs import From, Relation
 from laminar_dagster.sql.names import Scope, refuse_extras
 from laminar_dagster.sql.outer import OuterReader
@@ -32,7 +32,7 @@ from laminar_dagster.sql.settings import Settings, read_settings
 from laminar_dagster.sql.side_output import side_output_of
 from laminar_dagster.sql.sinks import ReadSink, deciding, read_sinks, with_sinks
 from laminar_dagster.sql.statements import Script, ViewStatement
-from laminar_dagster.sql.windows import Windowing
+from laminar_dagster.sql.windows import Windowing, clause_window
 
 _CLAUSES = {"expressions", "from_", "where", "group", "having", "qualify", "distinct", "with_", "joins"}
 
@@ -71,26 +71,37 @@ class _Resolution:
         if view.name not in self.done:
             self.under_way.append(view.name)
             sinks = self.sinks[view.name]
-            self.done[view.name] = with_sinks(_query(view, self.catalog, self.configuration, deciding(sinks)), sinks)
+            self.done[view.name] = with_sinks(_query(view, self.catalog, self.configuration, sinks), sinks)
             self.under_way.remove(view.name)
         return self.done[view.name]
 
 
-def _query(view: ViewStatement, catalog: Catalog, configuration: Configuration, sink: ReadSink | None) -> Query:
+def _query(view: ViewStatement, catalog: Catalog, configuration: Configuration, sinks: Sequence[ReadSink]) -> Query:
     found = layers(view, _top_select(view))
     select = found.inner
     settings = read_settings(view)
     reader = From(view, catalog)
-    read, from_window = reader.read(select, _ctes(reader, view, found))
-    relation = with_event_times(read, view.name, configuration)
-    grouping = GroupReader(view, select, relation, from_window).read()
+    read, window_call = reader.read(select, _ctes(reader, view, found))
+    relation = with_event_times(read, view, configuration)
+    grouping = GroupReader(view, select, relation, _window_of_rows(reader, relation, window_call)).read()
     where = _where(view, select, relation, grouping.windowing)
     selected = _selected(view, select, relation, grouping)
     if found.outer is not None:
         selected = _around(view, found, selected)
-    query = without_pointless(_assembled(view, settings, relation, grouping, where, selected, sink), settings.defaulted)
+    query = _assembled(view, settings, relation, grouping, where, selected, sinks)
+    query = without_pointless(query, settings.defaulted)
     places = {**_places(view, relation, grouping, selected), **_source_places(catalog), **settings.places}
     return replace(query, places=places, derived=_derived(select, query))
+
+
+def _window_of_rows(reader: From, relation: Relation, call: Any) -> Windowing | None:
+    """The window in FROM, or that of the WINDOW clause."""
+    clause = reader.view.time.window
+    if call is not None and clause is not None:
+        raise two_windows(clause.where)
+    if call is not None:
+        return reader.window(call, relation)
+    return None if clause is None else clause_window(Resolver(reader.view, relation.scope(), "WINDOW"), clause)
 
 
 def _derived(select: Any, query: Query) -> tuple[str, ...]:
@@ -150,7 +161,7 @@ def _selected(view: ViewStatement, select: Any, relation: Relation, grouping: Gr
     aggregates = Aggregates(rows)
     is_grouped = select.args.get("group") is not None or select.args.get("having") is not None
     if is_grouped or _has_aggregate(select):
-        if select.args.get("group") is None and grouping.windowing is not None:
+        if select.args.get("group") is None and grouping.windowing is not None and not grouping.windowing.implied:
             raise LaminarError(
                 "LMR0204", "an aggregate over a window needs GROUP BY", where=grouping.windowing.where,
                 hint="Add GROUP BY window_start, window_end.",
@@ -184,15 +195,17 @@ def _has_aggregate(select: Any) -> bool:
 
 def _assembled(
     view: ViewStatement, settings: Settings, relation: Relation, grouping: Grouping,
-    where: Expression | None, selected: Selected, sink: ReadSink | None,
+    where: Expression | None, selected: Selected, sinks: Sequence[ReadSink],
 ) -> Query:  # fmt: skip
     windowing = grouping.windowing
     passes = windowing is None and not selected.is_grouped
-    decides = None if passes or settings.emission is not None or settings.sink is not None else sink
+    decides = None if passes or settings.emission is not None or settings.sink is not None else deciding(sinks)
     emit = _policy(settings, windowing, decides, passes=passes)
     settings = settings if windowing is not None else settings.without_window()
     time = windowing.time if windowing is not None else None
     inputs = tuple(input_of(branch, time) for branch in relation.branches)
+    if time is not None:
+        require_effect(view, inputs)
     return Query(
         view=view.name,
         inputs=inputs,

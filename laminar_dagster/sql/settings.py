@@ -47,7 +47,7 @@ class Settings:
 
 def read_settings(view: ViewStatement) -> Settings:
     clauses = view.clauses
-    values = o.read(clauses.options, o.VIEW_OPTIONS, "a view")
+    values = o.read(clauses.options, (*o.TIME_OPTIONS, *o.VIEW_OPTIONS), "a view")
     defaulted = frozenset(name for name, option in clauses.options.items() if is_default(option))
     if clauses.gap_fill is None and "max_gap" in defaulted:
         del values["max_gap"]

@@ -17,13 +17,16 @@ from laminar_dagster.semantics.query import (
     SideOutput,
     Source,
 )
-from laminar_dagster.semantics.sinks import APPEND, UPSERT, DeclaredSink
+from laminar_dagster.semantics.sinks import APPEND, DROP, FAIL, UPSERT, WAIT, DeclaredSink, Saturation
 from laminar_dagster.sql.configuration import is_default
 from laminar_dagster.sql.statements import ViewStatement
 
 PREFIX = "side_output"
 BROKERS, PROPERTIES, REINJECT_TO = f"{PREFIX}.brokers", f"{PREFIX}.properties", f"{PREFIX}.reinject_to"
 MAX_ROWS = f"{PREFIX}.max_rows_per_epoch"
+POLICY, ROUTE_ROWS, ROUTE_BYTES, ROUTE_TIMEOUT = (
+    f"{PREFIX}.{name}" for name in ("on_saturation", "route_max_rows", "route_max_bytes", "route_timeout")
+)
 
 
 def side_output_of(view: ViewStatement, values: Mapping[str, Any], inputs: Sequence[Input]) -> SideOutput:
@@ -64,10 +67,12 @@ def _refuse_what_has_no_effect(view: ViewStatement, values: Mapping[str, Any], r
     to_topic = any(route.startswith(KAFKA_ROUTE) for route in routes.values())
     needed = {BROKERS: (to_topic, "kafka:topic"), PROPERTIES: (to_topic, "kafka:topic")}
     needed[REINJECT_TO] = (REINJECT in routes.values(), REINJECT)
+    leads_away = any(_leads_away(route) for route in routes.values())
+    needed |= dict.fromkeys((POLICY, ROUTE_ROWS, ROUTE_BYTES, ROUTE_TIMEOUT), (leads_away, "kafka:topic"))
     for name, (used, route) in needed.items():
         if name in values and not used and not is_default(view.clauses.options[name]):
             raise LaminarError(
-                "LMR0310", f"{name} says where the route '{route}' leads, and no kind has that route",
+                "LMR0310", f"{name} is about the route '{route}', and no kind has such a route",
                 where=_place(view, name), hint=f"Leave it out, or add side_output.late = '{route}'.",
             )  # fmt: skip
     for kind, route in routes.items():
@@ -93,7 +98,24 @@ def _sink(
         topic = route[len(KAFKA_ROUTE) :]
         connector, options = "kafka", {"topic": topic, **_cluster(values, inputs, topic, where)}
     name = f"{PREFIX}.{kind}"
-    return DeclaredSink(name, view.name, connector, APPEND, UPSERT, options=options, entries=kind, where=where)
+    return DeclaredSink(
+        name, view.name, connector, APPEND, UPSERT, options=options, entries=kind, where=where,
+        saturation=_saturation(view, values, FAIL if route == REINJECT else DROP),
+    )  # fmt: skip
+
+
+def _saturation(view: ViewStatement, values: Mapping[str, Any], default: str) -> Saturation:
+    """A directory takes rows or is an error at once; brokers may keep a run waiting, so theirs are dropped."""
+    bounds = {"rows": values.get(ROUTE_ROWS), "bytes": values.get(ROUTE_BYTES), "micros": values.get(ROUTE_TIMEOUT)}
+    given = {name: bound for name, bound in bounds.items() if bound is not None}
+    policy = str(values.get(POLICY, default))
+    if policy == WAIT and given:
+        name = next(option for option in (ROUTE_ROWS, ROUTE_BYTES, ROUTE_TIMEOUT) if option in values)
+        raise LaminarError(
+            "LMR0310", f"{POLICY} = 'wait' has no bound, and {name} is one", where=_place(view, name),
+            hint="Keep one of the two.",
+        )  # fmt: skip
+    return Saturation(policy, **given)
 
 
 def _directory(values: Mapping[str, Any], kind: str, where: Span) -> str:

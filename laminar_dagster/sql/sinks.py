@@ -44,9 +44,22 @@ def read_sinks(script: Script) -> dict[str, list[ReadSink]]:
 
 
 def deciding(sinks: Sequence[ReadSink]) -> ReadSink | None:
-    """The sink that decides a view's strategy: one that takes only appends before one that wants every change."""
+    """The sink that decides the strategy of a view that names none; two that ask for different ones are refused."""
     asking = [entry for entry in sinks if entry.asks_for is not None]
-    return next((entry for entry in asking if entry.sink.mode == APPEND), next(iter(asking), None))
+    first = next(iter(asking), None)
+    for entry in asking:
+        if first is not None and entry.asks_for != first.asks_for:
+            raise _asked_differently(first, entry)
+    return first
+
+
+def _asked_differently(one: ReadSink, other: ReadSink) -> LaminarError:
+    asked = [f'"{entry.sink.name}" for EMIT {entry.asks_for.sql}' for entry in (one, other) if entry.asks_for]
+    return LaminarError(
+        "LMR0227", f'the sinks of view "{one.sink.view}" ask for different strategies: {", ".join(asked)}',
+        where=other.statement.where, detail="The view says no EMIT, so its sinks decide when results leave it.",
+        hint="Say EMIT in the view. Every sink takes what only appends: EMIT ON WINDOW CLOSE, EMIT FINAL, of a window.",
+    )  # fmt: skip
 
 
 def with_sinks(query: Query, sinks: Sequence[ReadSink]) -> Query:
@@ -69,14 +82,14 @@ def _no_view(script: Script, statement: SinkStatement) -> LaminarError:
 
 def _read(statement: SinkStatement, view: str) -> ReadSink:
     connector, values = _options(statement)
-    mode, asks_for = _mode(statement, connector, values)
+    mode = _mode(statement, values)
     key = values.get("key")
     if key is not None and connector == "delta" and mode != UPSERT:
         raise _without_effect(statement, "key", "is for mode = 'upsert' alone")
     options = {name: value for name, value in values.items() if name not in ("connector", "mode", "key")}
     takes = APPEND if mode == APPEND else ANY_STRATEGY
     sink = DeclaredSink(statement.name, view, connector, mode, takes, options=options, where=statement.where)
-    return ReadSink(statement, sink, key, asks_for)
+    return ReadSink(statement, sink, key, SINKS[mode].default)
 
 
 def _options(statement: SinkStatement) -> tuple[str, dict[str, Any]]:
@@ -103,16 +116,13 @@ def _options(statement: SinkStatement) -> tuple[str, dict[str, Any]]:
     return connector, values
 
 
-def _mode(statement: SinkStatement, connector: str, values: Mapping[str, Any]) -> tuple[str, EmitPolicy | None]:
-    """What the target gets, and the strategy that it asks for: envelopes and messages tell whatever there is."""
-    if connector == "kafka":
-        return CHANGELOG, None
-    if values.get("format") == DEBEZIUM:
-        if "mode" in values:
-            raise _without_effect(statement, "mode", "says nothing with format = 'debezium', which tells every change")
-        return CHANGELOG, None
-    mode = str(values.get("mode", APPEND))
-    return mode, SINKS[mode].default
+def _mode(statement: SinkStatement, values: Mapping[str, Any]) -> str:
+    """What the target gets: envelopes tell every change, everything else appends unless it says otherwise."""
+    is_envelope = values.get("format") == DEBEZIUM
+    mode = str(values.get("mode", CHANGELOG if is_envelope else APPEND))
+    if is_envelope and mode != CHANGELOG:
+        raise _without_effect(statement, "mode", "can only be 'changelog' with format = 'debezium'")
+    return mode
 
 
 def _without_effect(statement: SinkStatement, name: str, why: str) -> LaminarError:

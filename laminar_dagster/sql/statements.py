@@ -10,11 +10,12 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from laminar_dagster.errors import LaminarError, Span
-from laminar_dagster.semantics import types as t
 from laminar_dagster.sql.clauses import CLAUSE_WORDS, Clauses, OptionValue, clause_start, read_clauses, read_options
-from laminar_dagster.sql.dialect import UnreadableError, extent, parse_query
-from laminar_dagster.sql.intervals import IntervalText
-from laminar_dagster.sql.lexing import Words, closest, unknown
+from laminar_dagster.sql.dialect import parse_query
+from laminar_dagster.sql.intervals import from_node
+from laminar_dagster.sql.lexing import Words
+from laminar_dagster.sql.reading import before_as, expression, place_of, read, same_names, text_of
+from laminar_dagster.sql.time_clauses import TimeClauses, Watermark, take_time_clauses
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,12 @@ class ColumnStatement:
 
 
 @dataclass(frozen=True)
-class WatermarkStatement:
-    """`WATERMARK FOR column [AS column - INTERVAL …]`."""
+class ComputedStatement:
+    """`name [TYPE] AS expression`, over the other columns of its source."""
 
-    column: str
-    lag: IntervalText | None
+    name: str
+    type: str | None
+    node: exp.Expr = field(compare=False)
     where: Span
 
 
@@ -40,9 +42,14 @@ class WatermarkStatement:
 class SourceStatement:
     name: str
     columns: tuple[ColumnStatement, ...]
-    watermark: WatermarkStatement | None
+    watermark: Watermark | None
     options: Mapping[str, OptionValue]
     where: Span
+    computed: tuple[ComputedStatement, ...] = ()
+
+    def span(self, node: exp.Expr) -> Span:
+        """Where a piece of the declaration stands."""
+        return place_of(node, self.where)
 
 
 @dataclass(frozen=True)
@@ -52,14 +59,11 @@ class ViewStatement:
     clauses: Clauses
     where: Span
     sql: str
+    time: TimeClauses = field(default_factory=TimeClauses)
 
     def span(self, node: exp.Expr) -> Span:
         """Where a piece of the query stands; the view's name for a piece that has no text of its own."""
-        found = extent(node)
-        while found is None and node.parent is not None:
-            node = node.parent
-            found = extent(node)
-        return Span(self.where.text, *found, self.where.file) if found else self.where
+        return place_of(node, self.where)
 
 
 @dataclass(frozen=True)
@@ -136,8 +140,8 @@ def _own_name(words: Words, what: str) -> tuple[str, Span]:
 
 def _source(words: Words) -> SourceStatement:
     name, where = _own_name(words, "source")
-    columns: list[ColumnStatement] = []
-    watermark: WatermarkStatement | None = None
+    columns: list[ColumnStatement | ComputedStatement] = []
+    watermark: Watermark | None = None
     if words.accept("("):
         while True:
             if words.sees("WATERMARK", "FOR"):
@@ -147,35 +151,42 @@ def _source(words: Words) -> SourceStatement:
             if not words.accept(","):
                 break
         words.expect(")")
+    held = tuple(column for column in columns if isinstance(column, ColumnStatement))
+    computed = tuple(column for column in columns if isinstance(column, ComputedStatement))
     if words.sees("AS"):
         raise words.unexpected("WITH (connector = '…')", ["WITH"])
     options: Mapping[str, OptionValue] = {}
     if words.peek_type() not in (TokenType.SEMICOLON, None):
         words.expect("WITH")
         options = read_options(words)
-    return SourceStatement(name, tuple(columns), watermark, options, where)
+    return SourceStatement(name, held, watermark, options, where, computed)
 
 
-def _column(words: Words, earlier: Iterable[ColumnStatement]) -> ColumnStatement:
+def _column(
+    words: Words, earlier: Iterable[ColumnStatement | ComputedStatement]
+) -> ColumnStatement | ComputedStatement:
     name, where = words.name("a column's name")
     if any(column.name.lower() == name.lower() for column in earlier):
         raise LaminarError("LMR0104", f'column "{name}" is declared twice', where=where)
-    tokens = _until_comma(words)
-    if not tokens:
+    tokens = _until_comma(words, "METADATA", "AS")
+    if not tokens and not words.sees("AS"):
         raise words.unexpected(f'the type of column "{name}"')
-    type_ = words.text[tokens[0].start : tokens[-1].end + 1]
+    type_ = words.text[tokens[0].start : tokens[-1].end + 1] if tokens else None
+    if words.accept("AS"):
+        return ComputedStatement(name, type_, expression(words, f'what column "{name}" is'), where)
+    assert type_ is not None
     metadata = None
     if words.accept("METADATA"):
         metadata = words.string("what it is of the message")[0] if words.accept("FROM") else ""
     return ColumnStatement(name, type_, words.since(tokens[0]), metadata)
 
 
-def _until_comma(words: Words) -> list[Token]:
-    """A type's words: up to the comma or parenthesis that is not its own, `<` and `>` counted too."""
+def _until_comma(words: Words, *stops: str) -> list[Token]:
+    """A type's words: up to a stop, or to the comma or parenthesis that is not its own, `<` and `>` counted too."""
     depth = 0
     taken: list[Token] = []
     while (token := words.peek()) is not None:
-        if depth == 0 and (token.text in (",", ")") or words.sees("METADATA")):
+        if depth == 0 and (token.text in (",", ")") or any(words.sees(stop) for stop in stops)):
             break
         depth += token.text.count("<") + (token.text == "(")
         depth -= token.text.count(">") + (token.text == ")")
@@ -183,25 +194,27 @@ def _until_comma(words: Words) -> list[Token]:
     return taken
 
 
-def _watermark(words: Words, earlier: WatermarkStatement | None) -> WatermarkStatement:
+def _watermark(words: Words, earlier: Watermark | None) -> Watermark:
     first = words.expect("WATERMARK")
     words.expect("FOR")
-    column, _ = words.name("the event-time column")
+    time = expression(words, "the event-time column", before_as)
     lag = None
     if words.accept("AS"):
-        again, where = words.name("the event-time column")
-        if again.lower() != column.lower():
+        again: exp.Expr = expression(words, "the event-time column").unnest()
+        if isinstance(again, exp.Sub):
+            lag = from_node(again.expression, place_of(again.expression, words.since(first)))
+            again = again if lag is None else again.this
+        if not same_names(again, time):
+            shown, other = (text_of(words, node) for node in (time, again))
             raise LaminarError(
                 "LMR0004",
-                f'a watermark for "{column}" cannot be computed from "{again}"',
-                where=where,
-                hint=f"Write WATERMARK FOR {column} AS {column} - INTERVAL '…'.",
+                f'a watermark for "{shown}" cannot be computed from "{other}"',
+                where=place_of(again, words.since(first)),
+                hint=f"Write WATERMARK FOR {shown} AS {shown} - INTERVAL '…'.",
             )
-        if words.accept("-"):
-            lag = IntervalText(*words.interval())
     if earlier is not None:
         raise LaminarError("LMR0004", "a source has one watermark, not two", where=words.since(first))
-    return WatermarkStatement(column, lag, words.since(first))
+    return Watermark(time, lag, words.since(first))
 
 
 # --- views ---------------------------------------------------------------------------------------------------
@@ -212,60 +225,15 @@ def _view(words: Words) -> ViewStatement:
     words.expect("AS")
     if not any(words.sees(word) for word in ("SELECT", "WITH", "(")):
         raise words.unexpected("SELECT", ["SELECT", "WITH"])
-    first = words.position
+    first = words.peek()
+    time, last = take_time_clauses(words)
     tokens = list(words.until(clause_start(words)))
-    query = _query(words, tokens)
-    clauses = read_clauses(words)
-    sql = words.text[words.tokens[first].start : words.tokens[words.position - 1].end + 1]
-    return ViewStatement(name, query, clauses, where, sql)
-
-
-def _query(words: Words, tokens: list[Token]) -> exp.Expr:
-    try:
-        query = parse_query(tokens, words.text)
-    except UnreadableError as error:
-        raise _unreadable(words, tokens, error) from None
-    except RecursionError:
-        raise LaminarError("LMR0005", "this query is nested too deeply", where=words.span_of(tokens[0])) from None
+    query = read(words, tokens, parse_query)
     if query is None:
         raise LaminarError("LMR0005", "this is not a query", where=words.span_of(tokens[0]))
-    return query
-
-
-_QUERY_WORDS = (
-    *CLAUSE_WORDS, "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "UNION", "AS", "AND", "OR", "BETWEEN", "FILTER",
-)  # fmt: skip
-
-
-def _unreadable(words: Words, tokens: list[Token], error: UnreadableError) -> LaminarError:
-    at = next((i for i, token in enumerate(tokens) if token.start >= error.start), len(tokens) - 1)
-    for suspect in (tokens[at], tokens[max(at - 1, 0)]):
-        meant = _meant(suspect)
-        if meant is not None:
-            return LaminarError(
-                "LMR0005",
-                f'"{suspect.text}" is not expected here',
-                where=words.span_of(suspect),
-                hint=f"Did you mean {meant}?",
-            )
-    if error.problem.startswith("Expected TYPE"):
-        text = tokens[at].text
-        return unknown("LMR0101", "type", text, t.KNOWN_TYPE_NAMES, words.span_of(tokens[at]))
-    known = error.problem.lower().startswith(("expected", "required"))
-    return LaminarError(
-        "LMR0005",
-        f'"{tokens[at].text}" is not expected here',
-        where=words.span(error.start, error.end),
-        detail=error.problem if known else None,
-    )
-
-
-def _meant(token: Token) -> str | None:
-    """The keyword of which this word is a misspelling."""
-    if token.token_type != TokenType.VAR:
-        return None
-    meant = closest(token.text, _QUERY_WORDS)
-    return meant if meant and meant != token.text.upper() else None
+    clauses = read_clauses(words)
+    sql = words.text[first.start if first else 0 : last.end + 1]
+    return ViewStatement(name, query, clauses, where, sql, time)
 
 
 # --- sinks ---------------------------------------------------------------------------------------------------

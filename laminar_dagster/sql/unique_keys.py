@@ -33,6 +33,11 @@ def _columns(source: Source, text: str, where: Span) -> tuple[str, ...]:
     chosen: list[str] = []
     for name in (part.strip() for part in text.split(",")):
         field = known.get(name.lower())
+        if field is None and any(named.name.lower() == name.lower() for named in source.computed):
+            raise LaminarError(
+                "LMR0309", f'column "{name}" is computed, and a unique key has columns that are read', where=where,
+                hint="Name the columns that it is computed from.",
+            )  # fmt: skip
         if field is None:
             raise LaminarError(
                 "LMR0102", f'column "{name}" does not exist in source "{source.name}"', where=where,

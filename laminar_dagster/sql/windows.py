@@ -22,6 +22,7 @@ from laminar_dagster.sql.names import BOUNDS, Scope
 
 if TYPE_CHECKING:
     from laminar_dagster.sql.expressions import Resolver
+    from laminar_dagster.sql.time_clauses import WindowClause
 
 MONDAY = 4 * DAY  # 1970-01-05, the first Monday of the epoch
 BOUND_FUNCTIONS = {
@@ -41,13 +42,15 @@ SHAPES = {
 class Windowing:
     """The window of a query: its kind, the time it is over, and what stands for its expression in SELECT.
 
-    `time` is None where the query leaves it to the sources.
+    `time` is None where the query leaves it to the sources. `in_from`: rows are in it before they are grouped, and
+    `implied`: GROUP BY need not name it.
     """
 
     kind: WindowKind
     time: Expression | None
     where: Span
     in_from: bool
+    implied: bool = False
     stands_for: Mapping[Expression, Expression] = field(default_factory=dict)
 
 
@@ -78,19 +81,52 @@ def read_window(r: Resolver, name: str, args: Sequence[exp.Expr], where: Span) -
     return _BUILDERS[name](lengths), time
 
 
+def clause_window(r: Resolver, clause: WindowClause) -> Windowing:
+    """What a WINDOW clause says."""
+    time = None if clause.time is None else event_time(r, clause.time, "WINDOW")
+    return Windowing(_BUILDERS[clause.name](list(clause.lengths)), time, clause.where, in_from=True, implied=True)
+
+
 def event_time(r: Resolver, node: exp.Expr, name: str) -> Expression:
+    """The time that a window is over; a number that is known to be an event time is the time that it says."""
     if isinstance(node, exp.Anonymous) and node.name.upper() == "DESCRIPTOR" and len(node.expressions) == 1:
         node = node.expressions[0]
-    time = r.resolve(node)
+    found = r.resolve(node)
+    time = r.scope.times.get(found.name, found) if isinstance(found, Column) else found
     if time.type != t.TIMESTAMP:
-        shown = f'"{time.name}"' if isinstance(time, Column) else "the expression"
-        raise LaminarError(
-            "LMR0205",
-            f"{name} needs a TIMESTAMP, and {shown} is {time.type}",
-            where=r.at(node),
-            hint="Give the source's event-time column, or CAST(… AS TIMESTAMP).",
-        )
+        raise no_timestamp(f"{name} needs a TIMESTAMP", time, r.at(node))
     return time
+
+
+def no_timestamp(needed: str, time: Expression, where: Span, *, in_option: bool = False) -> LaminarError:
+    """An event time that is none, and how to make one of it: in SQL, or where an option names a column."""
+    shown = f'"{time.name}"' if isinstance(time, Column) else "the expression"
+    return LaminarError(
+        "LMR0205", f"{needed}, and {shown} is {time.type}", where=where,
+        hint=(_column_for if in_option else _as_timestamp)(time.type, time.name if isinstance(time, Column) else "…"),
+    )  # fmt: skip
+
+
+def _column_for(type_: t.DataType, written: str) -> str:
+    if type_.is_numeric:
+        return "Say what it counts: event_time_unit = 'ms', 's' or 'us', beside event_time."
+    made = {t.STRING: f"to_timestamp({written})", t.DATE: f"CAST({written} AS TIMESTAMP)"}.get(type_)
+    return (
+        "Name a column of type TIMESTAMP." if made is None else f"Name a column that the source computes: t AS {made}."
+    )
+
+
+def _as_timestamp(type_: t.DataType, written: str) -> str:
+    if type_ == t.STRING:
+        return f"Write to_timestamp({written})."
+    if type_ == t.DATE:
+        return f"Write CAST({written} AS TIMESTAMP)."
+    if not type_.is_numeric:
+        return "Name a column of type TIMESTAMP."
+    return (
+        f"Say what it counts: timestamp_millis({written}), timestamp_micros or timestamp_seconds, "
+        "or event_time_unit = 'ms' in the source."
+    )
 
 
 def _length(r: Resolver, name: str, node: exp.Expr) -> IntervalText:
@@ -174,12 +210,6 @@ def calendar_window(unit: str, count: int, zone: str) -> WindowKind:
 
 def _hop(lengths: list[IntervalText]) -> WindowKind:
     slide, size = _positive(lengths[0], "HOP", "slide"), _positive(lengths[1], "HOP", "size")
-    if slide > size:
-        raise LaminarError(
-            "LMR0201", "HOP's slide is longer than its size", where=lengths[0].where,
-            detail="Rows between two windows would belong to none.",
-            hint="The slide comes first: HOP(source, event_time, slide, size).",
-        )  # fmt: skip
     return Hop(slide, size, _offset(lengths[2:], "HOP", slide))
 
 

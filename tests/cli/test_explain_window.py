@@ -250,7 +250,7 @@ def test_a_closed_session_is_found_in_the_output(project: Path) -> None:
     (found,) = windows(project, "sessions", "11:04:59")
     assert (found["window_end"], found["open"], found["emissions"][0]["epoch"]) == (clock("11:05:00"), False, 1)
     text = laminar(project, "explain", "sessions", "--window", clock("11:05:00")).stdout
-    assert "there is no session at that time" in text
+    assert "no window holds that time" in text
 
 
 def test_a_view_that_does_not_select_a_key_says_so(project: Path) -> None:

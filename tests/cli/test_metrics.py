@@ -52,7 +52,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def samples(project: Path) -> list[Sample]:
-    return samples_of(Project.find(project).plan("both").query, StoreReader(project / "data" / "both"))
+    return samples_of(Project.find(project).plan("both"), StoreReader(project / "data" / "both"))
 
 
 def values(project: Path) -> dict[tuple[str, ...], float]:

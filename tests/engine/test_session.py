@@ -33,10 +33,11 @@ def test_settings_come_from_the_environment() -> None:
             "LAMINAR_SPARK": "sc://127.0.0.1:15002",
             "LAMINAR_SHUFFLE_PARTITIONS": "3",
             "LAMINAR_DRIVER_MEMORY": "4g",
+            "LAMINAR_JVM_OPTIONS": "-XX:+UseSerialGC",
             "LAMINAR_SPARK_UNREACHABLE": "wait",
         }
     )
-    assert settings == SparkSettings("sc://127.0.0.1:15002", 3, "4g", unreachable="wait")
+    assert settings == SparkSettings("sc://127.0.0.1:15002", 3, "4g", "-XX:+UseSerialGC", unreachable="wait")
     assert settings.is_connect
 
 
@@ -195,3 +196,21 @@ def test_a_jvm_that_cannot_start_is_a_named_error_with_its_words() -> None:
     )
     assert "LMR0505" in done.stderr
     assert "multiple garbage collectors" in done.stderr.lower()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["a", "b c"],
+        ["1 AS a", "'x\ny' AS b", "'\\'\u2028\U0001f600' AS c"],
+        ["a", " b "],
+        [" a", "b"],
+        ["a", ""],
+        ["a\x01b", "c"],
+        ["a", "b", "a"],
+    ],
+)
+def test_texts_reach_the_jvm_as_they_are(spark: SparkSession, texts: list[str]) -> None:
+    found = spark.sparkContext._jvm.PythonUtils.toSeq(texts)
+    assert [found.apply(place) for place in range(found.size())] == texts

@@ -39,9 +39,11 @@ def changes(epoch: int, *entries: Change) -> pa.Table:
     return pa.Table.from_pylist(timed, pa.schema([*own, *times, ("region", pa.string()), ("total", pa.int64())]))
 
 
-def target(brokers: str, topic: str, *, key: tuple[str, ...] = ("region",), **options: str) -> KafkaTarget:
+def target(
+    brokers: str, topic: str, *, key: tuple[str, ...] = ("region",), mode: str = "changelog", **options: str
+) -> KafkaTarget:
     given = {"brokers": brokers, "topic": topic, **options}
-    sink = DeclaredSink("feed", "sales", "kafka", "changelog", "upsert", key, given)
+    sink = DeclaredSink("feed", "sales", "kafka", mode, "upsert", key, given)
     return KafkaTarget(sink, Surroundings(Path("/shop")))
 
 
@@ -81,6 +83,45 @@ def test_an_event_is_a_message_with_a_debezium_envelope(kafka_broker: Broker, sp
     assert [told(message) for _, message in found] == [("+I", 3, 0), ("+U", 3, 2), ("-D", 3, 3)]
     assert [message.key for _, message in found] == [b'{"region":"north"}', b'{"region":"south"}', b'{"region":"west"}']
     assert found[1][0]["source"] == {"name": "laminar", "db": "shop", "table": "sales", "sequence": (3 << 32) + 2}
+
+
+def test_an_upsert_is_the_newest_row_of_each_key_and_a_tombstone_where_it_has_none(
+    kafka_broker: Broker, spark: SparkSession
+) -> None:
+    topic = kafka_broker.create("sink-upsert")
+    feed = target(kafka_broker.address, topic, mode="upsert")
+    first = changes(1, ("+I", "north", 1), ("-U", "north", 1), ("+U", "north", 2), ("+I", None, 3), ("+I", "gone", 4))
+    second = changes(
+        2, ("-U", "north", 2), ("+U", "north", 5), ("-D", "gone", 4), ("+I", "brief", 6), ("-D", "brief", 6)
+    )
+    for epoch, rows in ((1, first), (2, second)):
+        feed.deliver(Delivery(epoch, rows, lambda: spark))
+    assert [(m.key, m.value, told(m)) for m in kafka_broker.consume(topic)] == [
+        (b'{"region":"north"}', b'{"region":"north","total":2}', ("+I", 1, 0)),
+        (b'{"region":null}', b'{"region":null,"total":3}', ("+I", 1, 1)),
+        (b'{"region":"gone"}', b'{"region":"gone","total":4}', ("+I", 1, 2)),
+        (b'{"region":"north"}', b'{"region":"north","total":5}', ("+U", 2, 0)),
+        (b'{"region":"gone"}', None, ("-D", 2, 1)),
+    ]
+
+
+def test_a_view_without_emit_appends_each_window_once(
+    kafka_broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create("sink-append")
+    sink = (
+        f"CREATE SINK feed FROM out WITH (connector = 'kafka', brokers = '{kafka_broker.address}', topic = '{topic}');"
+    )
+    (tmp_path / "in").mkdir()
+    view = View(
+        tmp_path,
+        source(connector="files", path="in", format="json") + SELECT.replace("EMIT ON WINDOW CLOSE", "") + sink,
+    )
+    for number, rows in enumerate(((("a", 1, 0),), (("a", 2, 1),), (("z", 0, 60),), (("z", 0, 120),))):
+        write(tmp_path, f"{number}.json", json_lines(*rows))
+        view.run(spark)
+    found = [json.loads(message.value or b"") for message in kafka_broker.consume(topic)]
+    assert [(row["k"], row["n"], row["total"]) for row in found] == [("a", 2, 3), ("z", 1, 0)]
 
 
 def test_rows_that_are_no_groups_have_no_key_and_keep_their_order(kafka_broker: Broker, spark: SparkSession) -> None:
@@ -123,9 +164,8 @@ def test_a_kill_between_delivery_and_position_repeats_an_epoch_with_the_same_num
     kafka_broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
     topic = kafka_broker.create("sink-killed")
-    sink = (
-        f"CREATE SINK feed FROM out WITH (connector = 'kafka', brokers = '{kafka_broker.address}', topic = '{topic}');"
-    )
+    target = f"connector = 'kafka', brokers = '{kafka_broker.address}', topic = '{topic}', mode = 'changelog'"
+    sink = f"CREATE SINK feed FROM out WITH ({target});"
     (tmp_path / "in").mkdir()
     view = View(tmp_path, source(connector="files", path="in", format="json") + CORRECTED + sink)
     write(tmp_path, "1.json", json_lines(("a", 1, 0), ("b", 2, 0)))

@@ -87,3 +87,9 @@ def test_different_settings_have_different_fingerprints() -> None:
 
 def test_the_fingerprint_is_the_same_in_every_process_and_release() -> None:
     assert of(SOURCE + VIEW) == "2ab0b7ca04b2a752"
+
+
+def test_rows_that_pass_through_are_others_if_a_subquery_computes_others() -> None:
+    passing = SOURCE + "CREATE STREAM out AS SELECT x FROM (SELECT v * %s AS x, v AS unread FROM ev);"
+    assert of(passing % 2) != of(passing % 3)
+    assert of(passing % 2) == of((passing % 2).replace("v AS unread", "v + 1 AS unread"))

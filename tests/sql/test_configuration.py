@@ -38,11 +38,16 @@ def told(sql: str, toml: str) -> tuple[object, ...]:
 # What has to stand beside an option so that it means something.
 TO_TOPIC = 'side_output.late = "kafka:late"\n'
 BESIDE = {
+    "event_time_unit": 'event_time = "amount"\n',
     "side_output.brokers": TO_TOPIC + 'side_output.properties = "p"\n',
     "side_output.properties": TO_TOPIC + 'side_output.brokers = "b:9092"\n',
     "side_output.reinject_to": 'side_output.late = "reinject"\n',
+    **{
+        f"side_output.{name}": TO_TOPIC + 'side_output.brokers = "b:9092"\n'
+        for name in ("on_saturation", "route_max_rows", "route_max_bytes", "route_timeout")
+    },
 }
-WITHOUT = {"side_output.brokers": '"b:9092"', "side_output.reinject_to": '"elsewhere"'}
+WITHOUT = {"event_time_unit": '"s"', "side_output.brokers": '"b:9092"', "side_output.reinject_to": '"elsewhere"'}
 
 
 def tables_of(key: str) -> list[str]:
@@ -82,19 +87,22 @@ def test_a_key_that_is_not_for_all_is_refused_as_a_default() -> None:
 # --- who goes first --------------------------------------------------------------------------------------------
 
 
-def test_the_sql_goes_before_the_view_before_the_source_before_the_defaults() -> None:
-    lags = [
-        ("[defaults]\nwatermark_lag = '1 second'\n", 1),
-        ("[sources.sales]\nwatermark_lag = '2 seconds'\n", 2),
-        ("[views.per_minute]\nwatermark_lag = '3 seconds'\n", 3),
-    ]
-    toml = ""
-    for table, seconds in lags:
-        toml += table
-        assert query(SOURCE + VIEW, toml).inputs[0].source.watermark_lag == seconds * SECOND
-    said = SOURCE.replace("'memory'", "'memory', watermark_lag = '4 seconds'")
-    assert query(said + VIEW, toml).inputs[0].source.watermark_lag == 4 * SECOND
-    assert query(DECLARED + VIEW, toml).inputs[0].source.watermark_lag == 0
+def test_the_view_goes_before_the_source_before_the_defaults_and_its_sql_before_its_table() -> None:
+    def lag(sql: str, toml: str) -> float | None:
+        found = query(sql, toml).inputs[0].source.watermark_lag
+        return None if found is None else found / SECOND
+
+    source = SOURCE.replace("'memory'", "'memory', watermark_lag = '3 seconds'")
+    view = f"{PER_MINUTE} WITH (watermark_lag = '5 seconds');"
+    toml = "[defaults]\nwatermark_lag = '1 second'\n"
+    assert lag(SOURCE + VIEW, toml) == 1
+    toml += "[sources.sales]\nwatermark_lag = '2 seconds'\n"
+    assert lag(SOURCE + VIEW, toml) == 2
+    assert lag(source + VIEW, toml) == 3
+    assert lag(DECLARED + VIEW, toml) == 0
+    toml += "[views.per_minute]\nwatermark_lag = '4 seconds'\n"
+    assert [lag(sql + VIEW, toml) for sql in (SOURCE, source, DECLARED)] == [4, 4, 4]
+    assert [lag(sql + view, toml) for sql in (SOURCE, source, DECLARED)] == [5, 5, 5]
 
 
 def test_clauses_go_before_options_of_the_configuration() -> None:
@@ -253,3 +261,54 @@ def test_a_source_without_with_has_its_connector_from_its_table() -> None:
     with pytest.raises(LaminarError, match='source "sales" has no connector') as refused:
         query(bare + TOTALS, "")
     assert "under [sources.sales]" in str(refused.value.hint)
+
+
+# --- [transforms.sql] ------------------------------------------------------------------------------------------
+
+# As the document on windows and side output writes it.
+TRANSFORMS = """
+[transforms.sql.side_output]
+late.sink = "dlq_kafka"          # or "reinject", "metrics_only"
+late.include_original = true
+evicted.sink = "metrics_only"
+error.sink = "dlq_kafka"
+duplicate.sink = "metrics_only"
+"""
+BROKERS = "brokers = 'b:9092'\n"
+
+
+def test_the_configuration_of_the_document_is_read_as_it_is_written() -> None:
+    side = query(DECLARED + VIEW, TRANSFORMS + BROKERS).side_output
+    assert side.routes == {
+        "late": "kafka:dlq_kafka", "evicted": "metrics_only", "error": "kafka:dlq_kafka", "duplicate": "metrics_only",
+    }  # fmt: skip
+    assert not side.without_original
+    assert {sink.options["topic"] for sink in side.sinks} == {"dlq_kafka"}
+
+
+def test_transforms_are_defaults_that_a_view_overrules() -> None:
+    toml = "[transforms.sql]\nevent_time_field = 'sold_at'\nwatermark_lag = '7 seconds'\nallowed_lateness = '1 minute'"
+    found = query(SOURCE + VIEW, toml)
+    assert (found.inputs[0].source.watermark_column, found.inputs[0].source.watermark_lag) == ("sold_at", 7 * SECOND)
+    assert found.allowed_lateness == MINUTE
+    own = f"{PER_MINUTE} ALLOW LATENESS INTERVAL '9' SECOND WITH (side_output.late = 'table');"
+    overruled = query(DECLARED + own, TRANSFORMS + BROKERS)
+    assert (overruled.allowed_lateness, overruled.side_output.routes["late"]) == (9 * SECOND, "table")
+    assert query(SOURCE + TOTALS, toml).allowed_lateness == 0
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ("[transforms.sql]\nlateness = '1 minute'", 'unknown option "lateness" for [transforms.sql]'),
+        ("[transforms.sql.side_output]\nlost.sink = 'table'", 'unknown option "side_output.lost.sink"'),
+        ("[transforms.sql.side_output]\nlate.sink = 'dql_kafka'", 'option "side_output.late" must be one of'),
+        ("[transforms.rust]\nx = 1", 'unknown table "transforms.rust" in laminar.toml'),
+        ("[transforms.sql]\nwatermark_lag = '1 second'\nWatermark_Lag = '2 seconds'", "is given twice"),
+        ("[defaults]\nwatermark_lag = '1 second'\n[transforms.sql]\nwatermark_lag = '2 seconds'", "is given twice"),
+    ],
+)
+def test_a_transform_that_says_nothing_known_is_refused(toml: str, said: str) -> None:
+    with pytest.raises(LaminarError, match=re.escape(said)) as refused:
+        query(SOURCE + VIEW, toml)
+    assert refused.value.where is not None

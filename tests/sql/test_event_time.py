@@ -6,11 +6,12 @@ import pytest
 
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.build import plan_view
-from laminar_dagster.semantics.expressions import Column
+from laminar_dagster.plan.fingerprint import fingerprint
+from laminar_dagster.semantics.expressions import Call, Column
 from laminar_dagster.semantics.judging import PROCESSING_TIME
 from laminar_dagster.semantics.query import Input, TimeStep
 from laminar_dagster.semantics.time import SECOND
-from laminar_dagster.semantics.types import TIMESTAMP
+from laminar_dagster.semantics.types import BIGINT, TIMESTAMP
 from tests.sql.configured import explained, query
 
 COLUMNS = "k STRING, a TIMESTAMP, b TIMESTAMP, received_at TIMESTAMP, `@timestamp` TIMESTAMP"
@@ -55,6 +56,130 @@ def test_each_step_gives_way_to_the_one_before(view: str) -> None:
     assert decided(PLAIN + view) == ("@timestamp", 0, TimeStep.METADATA)
     assert decided(PLAIN.replace(", `@timestamp` TIMESTAMP", "") + view) == ("received_at", 0, TimeStep.METADATA)
     assert decided(BARE + view) == (None, None, TimeStep.PROCESSING_TIME)
+
+
+def test_what_a_view_says_goes_before_what_its_source_declares() -> None:
+    declared = SOURCE % (", WATERMARK FOR a AS a - INTERVAL '1' SECOND", "")
+    options = TUMBLE.replace(";", " WITH (event_time = 'b', watermark_lag = '6 seconds');")
+    clause = TUMBLE.replace("GROUP BY", "WATERMARK(b, INTERVAL '7' SECOND) GROUP BY")
+    assert decided(declared + TUMBLE, VIEW_TABLE) == ("b", 4 * SECOND, TimeStep.CONFIGURATION)
+    assert decided(declared + options, VIEW_TABLE) == ("b", 6 * SECOND, TimeStep.QUERY)
+    assert decided(declared + clause, VIEW_TABLE) == ("b", 7 * SECOND, TimeStep.QUERY)
+    assert decided(declared + TUMBLE.replace(";", " WATERMARK(b);")) == ("b", 0, TimeStep.QUERY)
+
+
+def test_a_lag_that_the_view_says_holds_for_what_its_window_names() -> None:
+    declared = SOURCE % (", WATERMARK FOR a AS a - INTERVAL '1' SECOND", "")
+    named = COUNTED % "TUMBLE(ev, b, INTERVAL '1' MINUTE)"
+    with pytest.raises(LaminarError, match="LMR0212"):
+        plan_view(query(declared + named))
+    for toml, view in (
+        ("[views.out]\nwatermark_lag = '5 seconds'", named),
+        ("", named.replace(";", " WITH (watermark_lag = '5 seconds');")),
+    ):
+        assert decided(declared + view, toml) == ("b", 5 * SECOND, TimeStep.QUERY)
+        assert plan_view(query(declared + view, toml)).query.window is not None
+
+
+def test_the_lag_of_a_source_is_not_lent_to_another_column_that_the_view_names() -> None:
+    declared = SOURCE % (", WATERMARK FOR a AS a - INTERVAL '1' SECOND", "")
+    with pytest.raises(LaminarError, match="LMR0212"):
+        plan_view(query(declared + TUMBLE.replace(";", " WITH (event_time = 'b');")))
+
+
+def test_a_window_over_another_time_than_the_watermark_of_the_query_is_refused() -> None:
+    named = COUNTED % "TUMBLE(ev, a, INTERVAL '1' MINUTE)"
+    with pytest.raises(LaminarError, match='Its watermark is for "b"'):
+        plan_view(query(PLAIN + named.replace(";", " WATERMARK(b, INTERVAL '1' SECOND);")))
+
+
+NUMBER = "CREATE SOURCE ev (k STRING, ts BIGINT%s) WITH (connector = 'memory'%s);"
+MILLIS = Call("timestamp_millis", (Column("ts", BIGINT),), TIMESTAMP)
+NUMBERED = COUNTED % "TUMBLE(ev, %s, INTERVAL '1' MINUTE)"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        NUMBER % (", WATERMARK FOR ts AS ts - INTERVAL '1' SECOND", ", event_time_unit = 'ms'"),
+        NUMBER % ("", ", event_time = 'ts', watermark_lag = '1 second', event_time_unit = 'ms'"),
+        NUMBER % (", WATERMARK FOR timestamp_millis(ts) AS timestamp_millis(ts) - INTERVAL '1' SECOND", ""),
+        NUMBER % (", at AS timestamp_millis(ts), WATERMARK FOR at AS at - INTERVAL '1' SECOND", ""),
+        NUMBER % (", at TIMESTAMP AS timestamp_millis(ts), WATERMARK FOR AT AS at - INTERVAL '1' SECOND", ""),
+    ],
+)
+def test_a_number_is_an_event_time_by_what_it_counts(source: str) -> None:
+    for time in ("", "ts", "timestamp_millis(ts)"):
+        view = (NUMBERED % time).replace("ev, ,", "ev,")
+        entry = plan_view(query(source + view)).query.inputs[0]
+        assert (entry.event_time, entry.source.event_time, entry.source.watermark_lag) == (MILLIS, MILLIS, SECOND)
+    other = "CREATE SOURCE other (k STRING, t TIMESTAMP, WATERMARK FOR t) WITH (connector = 'memory');"
+    both = (
+        COUNTED
+        % "TUMBLE((SELECT timestamp_millis(ts) AS t FROM ev UNION ALL SELECT t FROM other), INTERVAL '1' MINUTE)"
+    )
+    assert [entry.event_time for entry in query(source + other + both).inputs] == [MILLIS, Column("t", TIMESTAMP)]
+
+
+def test_the_unit_may_be_the_views_own() -> None:
+    view = (NUMBERED % "ts").replace(
+        ";", " WITH (event_time = 'ts', event_time_unit = 'ms', watermark_lag = '0 seconds');"
+    )
+    assert plan_view(query(NUMBER % ("", "") + view)).query.inputs[0].event_time == MILLIS
+    toml = "[views.out]\nevent_time = 'ts'\nevent_time_unit = 'ms'\nwatermark_lag = '0 seconds'"
+    assert plan_view(query(NUMBER % ("", "") + NUMBERED % "ts", toml)).query.inputs[0].event_time == MILLIS
+
+
+def test_the_same_number_under_another_unit_is_another_time() -> None:
+    source = NUMBER % (", WATERMARK FOR timestamp_millis(ts)", "")
+    with pytest.raises(LaminarError, match="LMR0212"):
+        plan_view(query(source + NUMBERED % "timestamp_seconds(ts)"))
+
+
+def test_what_only_a_declaration_computes_is_not_computed_in_vain() -> None:
+    source = NUMBER % (", at AS timestamp_millis(ts), double AS ts * 2, WATERMARK FOR at", "")
+    columns = [named.name for named in plan_view(query(source + NUMBERED % "at")).query.inputs[0].columns]
+    assert columns == ["k", "ts"]
+
+
+WINDOWED = "CREATE MATERIALIZED VIEW out AS SELECT window_start, k, COUNT(*) AS n FROM ev %s GROUP BY k%s;"
+
+
+@pytest.mark.parametrize(
+    ("clause", "function"),
+    [
+        ("TUMBLING (SIZE INTERVAL '1' MINUTE)", "TUMBLE(ev, a, INTERVAL '1' MINUTE)"),
+        ("TUMBLING (INTERVAL '1' MINUTE)", "TUMBLE(ev, a, INTERVAL '1' MINUTE)"),
+        ("TUMBLE (1 MINUTE, OFFSET 5 SECONDS)", "TUMBLE(ev, a, INTERVAL '1' MINUTE, INTERVAL '5' SECOND)"),
+        ("HOPPING (SIZE 1 HOUR, SLIDE 5 MINUTES)", "HOP(ev, a, INTERVAL '5' MINUTE, INTERVAL '1' HOUR)"),
+        ("HOPPING (ADVANCE BY 5 MINUTES, SIZE 1 HOUR)", "HOP(ev, a, INTERVAL '5' MINUTE, INTERVAL '1' HOUR)"),
+        ("CUMULATING (STEP 1 MINUTE, SIZE 1 HOUR)", "CUMULATE(ev, a, INTERVAL '1' MINUTE, INTERVAL '1' HOUR)"),
+        ("SESSION (GAP INTERVAL '30 seconds')", "SESSION(ev, a, INTERVAL '30' SECOND)"),
+        ("SESSION (30 SECONDS)", "SESSION(ev, a, INTERVAL '30' SECOND)"),
+    ],
+)
+def test_a_window_clause_is_a_window_of_from(clause: str, function: str) -> None:
+    source = SOURCE % (", WATERMARK FOR a", "")
+    in_from = query(source + (WINDOWED % ("", ", window_start, window_end")).replace("FROM ev", f"FROM {function}"))
+    for written in (
+        WINDOWED % (f"WINDOW {clause} ON a", ""),
+        WINDOWED % ("", f" EMIT ON WATERMARK WINDOW {clause} ON a"),
+        WINDOWED % (f"WINDOW {clause}", ", window_start, window_end"),
+        WINDOWED % (f"WINDOW {clause} ON a WATERMARK(a)", ""),
+    ):
+        found = query(source + written)
+        assert (found.window, found.keys, found.output) == (in_from.window, in_from.keys, in_from.output)
+        assert found.inputs[0].event_time == in_from.inputs[0].event_time
+        assert fingerprint(plan_view(found)) == fingerprint(plan_view(in_from))
+
+
+def test_a_window_clause_needs_no_group_by() -> None:
+    source = SOURCE % (", WATERMARK FOR a", "")
+    minute = "WINDOW TUMBLING (SIZE 1 MINUTE) ON a"
+    counted = query(f"{source}CREATE STREAM out AS SELECT window_start, COUNT(*) AS n FROM ev {minute};")
+    assert (counted.is_grouped, counted.keys) == (True, ())
+    rows = query(f"{source}CREATE STREAM out AS SELECT window_start, k FROM ev {minute} WHERE k > 'a';")
+    assert (rows.is_grouped, rows.where is not None) == (False, True)
 
 
 def test_metadata_must_be_a_timestamp() -> None:
@@ -151,3 +276,93 @@ def test_a_message_has_a_time_whether_or_not_a_column_asks_for_it() -> None:
 )
 def test_explain_says_which_step_decided(toml: str, source: str, shown: str) -> None:
     assert shown in explained(source + TUMBLE, toml)
+
+
+# --- what is written means what it says --------------------------------------------------------------------------
+
+
+def test_a_window_over_a_timestamp_is_never_moved_to_another_time() -> None:
+    for expression in ("a + INTERVAL '1' HOUR", "date_trunc('hour', a)"):
+        source = SOURCE % (f", WATERMARK FOR {expression}", "")
+        named = COUNTED % "TUMBLE(ev, a, INTERVAL '1' MINUTE)"
+        assert first_input(source + named).event_time == Column("a", TIMESTAMP)
+        with pytest.raises(LaminarError, match="LMR0212"):
+            plan_view(query(source + named))
+
+
+def test_a_number_that_a_source_computes_is_a_time_by_its_unit_too() -> None:
+    source = NUMBER % (", b2 AS ts + 1, WATERMARK FOR b2", ", event_time_unit = 'ms'")
+    entry = plan_view(query(source + NUMBERED % "b2")).query.inputs[0]
+    assert entry.event_time == entry.source.event_time
+
+
+def test_computed_columns_are_times_for_the_configuration_and_as_metadata() -> None:
+    source = NUMBER % (", at AS timestamp_millis(ts)", "")
+    lag = "watermark_lag = '1 second'"
+    assert first_input(source + TUMBLE, f"[defaults]\nevent_time = 'at'\n{lag}").event_time == MILLIS
+    assert first_input(NUMBER % (", received_at AS timestamp_millis(ts)", "") + TUMBLE).event_time == MILLIS
+
+
+def test_a_unit_belongs_to_the_event_time_beside_it() -> None:
+    numbers = "event_time = 'ts'\nevent_time_unit = 'ms'"
+    source = "CREATE SOURCE ev (k STRING, ts BIGINT, a TIMESTAMP%s) WITH (connector = 'memory');"
+    assert decided(source % ", WATERMARK FOR a" + TUMBLE, f"[sources.ev]\n{numbers}")[0] == "a"
+    view = TUMBLE.replace(";", " WITH (event_time = 'a', watermark_lag = '1 second');")
+    assert decided(source % "" + view, f"[views.out]\n{numbers}")[0] == "a"
+
+
+@pytest.mark.parametrize(
+    "options", ["event_time = 'a', watermark_lag = '1 second'", "watermark_lag = '1 second'", "event_time = 'b'"]
+)
+def test_a_query_with_two_words_on_its_time_is_refused(options: str) -> None:
+    clause = TUMBLE.replace(";", f" WATERMARK(b) WITH ({options});")
+    with pytest.raises(LaminarError, match="LMR0305"):
+        query(PLAIN + clause)
+
+
+def test_a_window_and_an_option_that_name_two_times_are_refused() -> None:
+    view = (COUNTED % "TUMBLE(ev, a, INTERVAL '1' MINUTE)").replace(
+        ";", " WITH (event_time = 'b', watermark_lag = '1 second');"
+    )
+    with pytest.raises(LaminarError, match="two different times"):
+        query(PLAIN + view)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FROM ev GROUP BY k WINDOW TUMBLING (SIZE 1 MINUTE) ON a, received_at",
+        "FROM ev WHERE k > 'a' WATERMARK(b) AND k > 'b' GROUP BY k",
+        "FROM ev GROUP BY WATERMARK(b) k",
+        "FROM ev WATERMARK(a) AS x GROUP BY k",
+        "FROM ev GROUP BY k EMIT EVERY INTERVAL WATERMARK(b) '5' SECOND",
+        "WATERMARK(b) FROM ev GROUP BY k",
+        "FROM (SELECT * FROM ev WINDOW TUMBLING (SIZE 1 MINUTE) ON a) GROUP BY k",
+        "FROM (SELECT * FROM ev WATERMARK(a)) GROUP BY k",
+        "FROM ev GROUP BY k EMIT ON WATERMARK(b)",
+        "FROM ev GROUP BY k EMIT ON WINDOW TUMBLING (SIZE 1 MINUTE) CLOSE",
+        "FROM ev WINDOW TUMBLING (SIZE 99999999999999 DAY) ON a",
+    ],
+)
+def test_a_clause_that_is_cut_into_another_is_refused(text: str) -> None:
+    with pytest.raises(LaminarError) as refused:
+        query(f"{PLAIN}CREATE STREAM out AS SELECT k, COUNT(*) AS n {text};")
+    assert refused.value.where is not None
+
+
+def test_columns_may_be_called_as_the_words_of_these_clauses() -> None:
+    columns = "window STRING, late TIMESTAMP, emit TIMESTAMP, WATERMARK FOR late"
+    source = f"CREATE SOURCE ev ({columns}) WITH (connector = 'memory');"
+    passing = "CREATE STREAM out AS SELECT window FROM ev WHERE window IN ('x') AND 'x' = window AND (window > 'a');"
+    assert query(source + passing).where is not None
+    for column in ("late", "emit"):
+        view = f"CREATE STREAM out AS SELECT COUNT(*) AS n FROM ev WINDOW TUMBLING (1 MINUTE) ON {column} EMIT CHANGES;"
+        assert first_input(source + view).event_time == Column(column, TIMESTAMP)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    ["(a) AS a - INTERVAL '1' SECOND", "a AS (a - INTERVAL '1' SECOND)", "A AS (a) - INTERVAL '1' SECOND"],
+)
+def test_parentheses_change_nothing_in_a_watermark(declared: str) -> None:
+    assert decided(SOURCE % (f", WATERMARK FOR {declared}", "") + TUMBLE) == ("a", SECOND, TimeStep.QUERY)

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from laminar_dagster.engine.epoch_kinds import CORRECTIONS
 from laminar_dagster.engine.sinks.history import EpochChanges, changes_since
 from laminar_dagster.engine.sinks.registry import open_target
@@ -16,7 +18,7 @@ from laminar_dagster.engine.sinks.targets import Delivery, Surroundings, Target
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.fingerprint import ADDRESSES
 from laminar_dagster.semantics.query import Query
-from laminar_dagster.semantics.sinks import APPEND, DeclaredSink
+from laminar_dagster.semantics.sinks import APPEND, DROP, FAIL, DeclaredSink
 from laminar_dagster.semantics.time import from_datetime
 from state_store import StoreReader
 from state_store.positions import SinkPosition, SinkPositions
@@ -27,11 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class Delivered:
-    """What a run delivered to one sink, and how many changes of corrections it could not take."""
+    """What a run delivered to one sink, and how many changes of corrections it could not take.
+
+    `dropped` entries of the side output did not go to their route, for what `why` says; the table has them.
+    """
 
     epochs: int = 0
     rows: int = 0
     withheld: int = 0
+    dropped: int = 0
+    why: str = ""
 
 
 @dataclass
@@ -45,6 +52,7 @@ class Deliveries:
     delivered: dict[str, Delivered] = field(default_factory=dict)
     failures: dict[str, LaminarError] = field(default_factory=dict)
     _targets: dict[str, Target] = field(default_factory=dict)
+    _saturated: set[str] = field(default_factory=set)
 
     def catch_up(self) -> None:
         """Deliver all that is committed and not delivered yet."""
@@ -74,17 +82,52 @@ class Deliveries:
         only_grows = sink.mode == APPEND and sink.entries is None
         corrections = _corrections(reader, position.epoch, last.epoch) if only_grows else frozenset()
         for changes in self._after(sink, reader, position.epoch):
-            if changes.epoch in corrections and not changes.snapshot:
-                self.delivered.setdefault(sink.name, Delivered()).withheld += changes.rows.num_rows
-                continue
-            target.deliver(
-                Delivery(changes.epoch, changes.rows, self.spark, changes.snapshot, after=position.delivered)
-            )
-            position = self._remember(positions, sink, changes.epoch, changes.epoch)
             done = self.delivered.setdefault(sink.name, Delivered())
-            done.epochs, done.rows = done.epochs + 1, done.rows + changes.rows.num_rows
+            if changes.epoch in corrections and not changes.snapshot:
+                done.withheld += changes.rows.num_rows
+                continue
+            rows = changes.rows if sink.entries is None else self._within_bounds(sink, changes.rows, done)
+            if rows.num_rows:
+                delivery = Delivery(changes.epoch, rows, self.spark, changes.snapshot, after=position.delivered)
+                rows = self._taken(sink, target, delivery, done)
+            dropped = changes.rows.num_rows - rows.num_rows
+            done.dropped += dropped
+            position = self._remember(positions, sink, changes.epoch, changes.epoch, position.dropped + dropped)
+            if rows.num_rows:
+                done.epochs, done.rows = done.epochs + 1, done.rows + rows.num_rows
         if position.epoch < last.epoch:
-            self._remember(positions, sink, last.epoch, position.delivered)
+            self._remember(positions, sink, last.epoch, position.delivered, position.dropped)
+
+    def _within_bounds(self, sink: DeclaredSink, entries: pa.Table, done: Delivered) -> pa.Table:
+        """The entries of an epoch that a route may take: none any more once it has failed in this run."""
+        bounds = sink.saturation
+        if sink.name in self._saturated:
+            return entries.slice(0, 0)
+        fits = entries.num_rows if bounds.rows is None else min(bounds.rows, entries.num_rows)
+        if bounds.bytes is not None and entries.nbytes > bounds.bytes:
+            fits = min(fits, entries.num_rows * bounds.bytes // entries.nbytes)
+        if fits == entries.num_rows:
+            return entries
+        done.why = f"an epoch has {entries.num_rows} entries, and {fits} are within the bounds of the route"
+        if bounds.policy == FAIL:
+            raise LaminarError(
+                "LMR0647", f"{sink.target} cannot take all of an epoch: {done.why}",
+                hint="Raise side_output.route_max_rows or route_max_bytes, or let the rest be dropped: "
+                "side_output.on_saturation = 'drop'. All entries are in the side output's table.",
+            )  # fmt: skip
+        return entries.slice(0, fits)
+
+    def _taken(self, sink: DeclaredSink, target: Target, delivery: Delivery, done: Delivered) -> pa.Table:
+        """What the target took: all of it, or, of a route that may drop, nothing."""
+        try:
+            target.deliver(delivery)
+        except (LaminarError, OSError) as problem:
+            if sink.entries is None or sink.saturation.policy != DROP:
+                raise
+            self._saturated.add(sink.name)
+            done.why = problem.problem if isinstance(problem, LaminarError) else f"{type(problem).__name__}: {problem}"
+            return delivery.rows.slice(0, 0)
+        return delivery.rows
 
     def _after(self, sink: DeclaredSink, reader: StoreReader, epoch: int) -> Iterator[EpochChanges]:
         if sink.entries is not None:
@@ -104,12 +147,14 @@ class Deliveries:
             elif dict(known.target) != described(sink):
                 raise _another_target(sink, known)
             elif known.epoch < landed:
-                self._remember(positions, sink, landed, landed)
+                self._remember(positions, sink, landed, landed, known.dropped)
             self._targets[sink.name] = target
         return self._targets[sink.name]
 
-    def _remember(self, positions: SinkPositions, sink: DeclaredSink, epoch: int, delivered: int) -> SinkPosition:
-        position = SinkPosition(epoch, delivered, from_datetime(datetime.now(UTC)), described(sink))
+    def _remember(
+        self, positions: SinkPositions, sink: DeclaredSink, epoch: int, delivered: int, dropped: int = 0
+    ) -> SinkPosition:
+        position = SinkPosition(epoch, delivered, from_datetime(datetime.now(UTC)), described(sink), dropped)
         positions.write(sink.name, position)
         self.surroundings.after_write(f"sink {sink.name} position")
         return position

@@ -1,4 +1,4 @@
-"""A topic that gets a view's changes as messages, at least once.
+"""A topic that gets a view's rows as messages, at least once: new rows, the newest of each key, or every change.
 
 A message's key is its row's group key, so all changes of a group are in one partition, in order. The headers `op`,
 `epoch` and `seq` say what it is: an epoch that is delivered again has the same numbers, and a reader drops what it has.
@@ -21,9 +21,10 @@ from laminar_dagster.engine.kafka_cluster import (
     require_connector,
 )
 from laminar_dagster.engine.session import first_line
+from laminar_dagster.engine.sinks.collapsing import GONE, NEW, collapsed
 from laminar_dagster.engine.sinks.targets import Delivery, Surroundings
 from laminar_dagster.engine.sources.paths import located
-from laminar_dagster.semantics.sinks import DeclaredSink
+from laminar_dagster.semantics.sinks import UPSERT, DeclaredSink
 from state_store.changelog import EPOCH, OP, SEQ, data_columns
 
 if TYPE_CHECKING:
@@ -40,7 +41,10 @@ FAILURE = "org.apache.kafka."
 
 
 class KafkaTarget:
-    """Each change is a message with the row as JSON, or each event is one with a Debezium envelope."""
+    """Each change is a message with the row as JSON, or each event is one with a Debezium envelope.
+
+    Of an upsert each key that changed is one: with its newest row, or with no value where it has none any more.
+    """
 
     def __init__(self, sink: DeclaredSink, surroundings: Surroundings) -> None:
         self.sink = sink
@@ -56,7 +60,7 @@ class KafkaTarget:
     def deliver(self, delivery: Delivery) -> None:
         spark = delivery.spark()
         require_connector(spark)
-        options = {**self.cluster.spark_options(), **BOUNDED, "topic": self.sink.options["topic"]}
+        options = {**self.cluster.spark_options(), **self.bounds(), "topic": self.sink.options["topic"]}
         try:
             _messages(spark, self.texts(delivery)).write.format("kafka").options(**options).save()
         except Exception as error:
@@ -67,9 +71,15 @@ class KafkaTarget:
             raise not_answering(self.cluster.brokers, _cause(error)) from error
         self.surroundings.after_write(f"sink {self.sink.name} messages")
 
+    def bounds(self) -> dict[str, str]:
+        """How long the producer waits."""
+        return BOUNDED
+
     def texts(self, delivery: Delivery) -> pa.Table:
         """The messages of an epoch, in order: `key` and `value` as text, and the other columns as headers."""
         rows = delivery.rows
+        if self.sink.mode == UPSERT:
+            return self._newest(delivery)
         if self.sink.options.get("format") == "debezium":
             source = CdcSource(self.surroundings.database, self.sink.view)
             values = debezium_texts(rows, source, snapshot=delivery.snapshot)
@@ -79,6 +89,22 @@ class KafkaTarget:
             values = json_texts(rows, data_columns(rows.column_names))
         keys = json_texts(rows, self.sink.key) if self.sink.key else pa.nulls(rows.num_rows, pa.string())
         return pa.table({"key": keys, "value": values, **{name: rows.column(own) for name, own in HEADERS.items()}})
+
+    def _newest(self, delivery: Delivery) -> pa.Table:
+        """One message for each key that changed; a topic that is compacted keeps the last one, and no deleted key."""
+        changed = collapsed(delivery.rows, self.sink.key)
+        rows = changed.drop_columns([GONE, NEW])
+        gone, new = changed.column(GONE), changed.column(NEW)
+        values = pc.if_else(gone, pa.scalar(None, pa.string()), json_texts(rows, rows.column_names))
+        return pa.table(
+            {
+                "key": json_texts(rows, self.sink.key),
+                "value": values,
+                "op": pc.if_else(gone, "-D", pc.if_else(new, "+I", "+U")),
+                "epoch": pa.repeat(delivery.epoch, rows.num_rows),
+                "seq": pa.array(range(rows.num_rows), pa.int64()),
+            }
+        )
 
 
 def _messages(spark: SparkSession, texts: pa.Table) -> DataFrame:

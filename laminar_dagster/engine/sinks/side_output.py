@@ -16,14 +16,15 @@ import pyarrow.compute as pc
 
 from laminar_dagster.engine.changelog_rows import CHUNK_ROWS
 from laminar_dagster.engine.in_process_sql import connection, parquet, text
-from laminar_dagster.engine.json_text import json_texts
+from laminar_dagster.engine.side_entries import entry_texts
 from laminar_dagster.engine.sinks.files import lines
 from laminar_dagster.engine.sinks.history import EpochChanges, by_epoch
 from laminar_dagster.engine.sinks.kafka import KafkaTarget
 from laminar_dagster.engine.sinks.targets import Delivery, Surroundings
 from laminar_dagster.engine.sources.paths import located
 from laminar_dagster.semantics.query import Query
-from laminar_dagster.semantics.sinks import DeclaredSink
+from laminar_dagster.semantics.sinks import WAIT, DeclaredSink
+from laminar_dagster.semantics.time import MILLISECOND, SECOND
 from laminar_dagster.sql.side_output import own_input
 from state_store import StoreReader
 from state_store import format as f
@@ -67,14 +68,31 @@ def _real(path: Path) -> Path:
 
 
 class SideMessages(KafkaTarget):
-    """Each entry is a message: its columns as JSON, under its group key."""
+    """Each entry is a message: a JSON object, under its group key.
+
+    Dead letters must not hold the pipeline up: unless it is to wait, it does not try for longer than the route's bound.
+    """
+
+    def deliver(self, delivery: Delivery) -> None:
+        if self.sink.saturation.policy != WAIT:
+            self.cluster.require_answer(self.sink.saturation.micros / SECOND)
+        super().deliver(delivery)
+
+    def bounds(self) -> dict[str, str]:
+        if self.sink.saturation.policy == WAIT:
+            return super().bounds()
+        wait = max(1, self.sink.saturation.micros // MILLISECOND)
+        names = ("kafka.max.block.ms", "kafka.request.timeout.ms", "kafka.delivery.timeout.ms")
+        return {**{name: str(wait) for name in names}, "kafka.linger.ms": "0"}
 
     def texts(self, delivery: Delivery) -> pa.Table:
         rows = delivery.rows
         named = {"view": self.sink.view, "kind": str(self.sink.entries)}
         headers = {name: pa.repeat(value, rows.num_rows) for name, value in named.items()}
         numbers = {"epoch": rows.column(EPOCH), "seq": rows.column(SEQ)}
-        return pa.table({"key": rows.column("group_key"), "value": json_texts(rows, COLUMNS), **headers, **numbers})
+        return pa.table(
+            {"key": rows.column("group_key"), "value": entry_texts(rows.select(COLUMNS)), **headers, **numbers}
+        )
 
 
 class Reinjection:

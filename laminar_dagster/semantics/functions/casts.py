@@ -6,17 +6,19 @@ import math
 import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import Any
 
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import RowError
 from laminar_dagster.semantics.functions.table import (
+    ArgumentTypeError,
     Types,
     always,
     register,
 )
 from laminar_dagster.semantics.functions.values import fit
-from laminar_dagster.semantics.time import DAY, to_datetime
+from laminar_dagster.semantics.time import DAY, SECOND, to_datetime
 from laminar_dagster.semantics.types import DataType
 
 CASTS = {
@@ -24,7 +26,7 @@ CASTS = {
     "STRING": {"BOOLEAN", "STRING", "number", "DATE", "TIMESTAMP"},
     "DATE": {"DATE", "TIMESTAMP", "STRING"},
     "TIMESTAMP": {"DATE", "TIMESTAMP", "STRING"},
-    "number": {"number", "STRING"},
+    "number": {"number", "STRING", "TIMESTAMP"},
 }
 
 
@@ -86,6 +88,8 @@ def _number_from_text(text: str, to: DataType) -> Any:
 
 
 def _cast_to_time(value: Any, from_: DataType, to: DataType) -> int:
+    if from_.is_numeric:
+        return micros_of(value, SECOND)
     if from_ == t.STRING:
         moment = datetime.fromisoformat(value.strip())
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
@@ -93,6 +97,21 @@ def _cast_to_time(value: Any, from_: DataType, to: DataType) -> int:
     else:
         micros = value * DAY if from_ == t.DATE else value
     return micros // DAY if to == t.DATE else micros
+
+
+def micros_of(value: Any, unit: int) -> int:
+    """So many units of time after 1970, cut off at the microsecond."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise RowError("overflow")
+    exact = value if isinstance(value, int | float) else Fraction(value)
+    return int(fit(math.trunc(exact * unit), t.BIGINT))
+
+
+def micros_sql(type_: DataType, x: str, unit: int) -> str:
+    """The same in Spark; NULL where it does not fit."""
+    if type_.is_integer:
+        return f"try_multiply(CAST({x} AS BIGINT), {unit}L)"
+    return f"try_cast({x} * {'1e6D' if type_.is_float else '1000000'} AS BIGINT)"
 
 
 def cast_to_text(value: Any, from_: DataType) -> str:
@@ -131,6 +150,8 @@ def _cast_sql(type_: DataType, types: Types, x: str) -> str:
     """Text becomes a time only if it begins with a date: Spark would complete `12:00` with today's."""
     if types[0] == t.STRING and type_ in (t.DATE, t.TIMESTAMP):
         return f"try_cast(CASE WHEN rlike({x}, {_DATED}) THEN {x} END AS {type_})"
+    if types[0].is_numeric and type_ == t.TIMESTAMP:
+        return f"timestamp_micros({micros_sql(types[0], x, SECOND)})"
     return f"try_cast({x} AS {type_})"
 
 
@@ -145,3 +166,15 @@ register(
     "cast", 1, always(t.NULL), lambda type_, types, x: cast_value(x, types[0], type_), _cast_sql,
     lambda type_, x: f"CAST({x} AS {type_})", error=_cast_error,
 )  # fmt: skip
+
+
+def _timed(types: Types) -> DataType:
+    if not castable(types[0], t.TIMESTAMP):
+        raise ArgumentTypeError(f"it takes a STRING, a number, a DATE or a TIMESTAMP, not {types[0]}")
+    return t.TIMESTAMP
+
+
+# Text as Spark reads it, a number as seconds after 1970.
+register(
+    "to_timestamp", 1, _timed, lambda type_, types, x: cast_value(x, types[0], type_), _cast_sql, error=_cast_error
+)

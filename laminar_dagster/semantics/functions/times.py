@@ -6,14 +6,17 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from laminar_dagster.semantics import types as t
+from laminar_dagster.semantics.functions.casts import micros_of, micros_sql
 from laminar_dagster.semantics.functions.table import (
+    ArgumentTypeError,
     Types,
     checked,
+    numbers,
     register,
     strings,
     times,
 )
-from laminar_dagster.semantics.time import DAY, HOUR, MINUTE, SECOND, WEEK, to_datetime
+from laminar_dagster.semantics.time import DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK, format_micros, to_datetime
 from laminar_dagster.semantics.types import DataType
 
 
@@ -43,6 +46,29 @@ register(
     "unix_micros", 1, checked(times, t.BIGINT), lambda _, types, x: x * DAY if types[0] == t.DATE else x,
     lambda _, __, x: f"unix_micros(CAST({x} AS TIMESTAMP))",
 )  # fmt: skip
+
+
+def _integers(types: Types) -> None:
+    for type_ in types:
+        if not type_.is_integer and not type_.is_null:
+            raise ArgumentTypeError(f"it takes a whole number, not {type_}")
+
+
+def _since_1970(name: str, check: Callable[[Types], None], unit: int) -> None:
+    """A number as a time: so many units after 1970 UTC. One that is too large is an error of its row."""
+
+    def value(types: Types, x: str) -> str:
+        return f"timestamp_micros({micros_sql(types[0], x, unit)})"
+
+    register(
+        name, 1, checked(check, t.TIMESTAMP), lambda _, __, x: micros_of(x, unit), lambda _, types, x: value(types, x),
+        error=lambda _, types, x: f"CASE WHEN {x} IS NOT NULL AND {value(types, x)} IS NULL THEN 'overflow' END",
+    )  # fmt: skip
+
+
+_since_1970("timestamp_seconds", numbers, SECOND)
+_since_1970("timestamp_millis", _integers, MILLISECOND)
+_since_1970("timestamp_micros", _integers, 1)
 
 TRUNCATIONS = {"SECOND": SECOND, "MINUTE": MINUTE, "HOUR": HOUR, "DAY": DAY, "WEEK": WEEK}
 _MONDAY_OFFSET = 4 * DAY
@@ -77,5 +103,5 @@ def _shift_type(types: Types) -> DataType:
 register(
     "add_micros", 2, _shift_type, lambda _, __, x, micros: x + micros,
     lambda _, __, x, micros: f"timestamp_micros(unix_micros({x}) + {micros})",
-    lambda _, x, micros: f"({x} {'-' if micros.startswith('-') else '+'} {micros.lstrip('-')} microseconds)",
+    lambda _, x, micros: f"({x} {'-' if micros.startswith('-') else '+'} {format_micros(abs(int(micros)))})",
 )  # fmt: skip

@@ -15,6 +15,7 @@ from laminar_dagster.engine.sources.commits import Limit, SourceCommit
 from laminar_dagster.engine.sources.delta import DeltaConnector
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.fingerprint import fingerprint
+from laminar_dagster.semantics.expressions import Column
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.semantics.types import BIGINT, STRING, TIMESTAMP, parse_type
 from tests.engine.sources.views import append, at, delta_view, ids, rows
@@ -23,7 +24,8 @@ DECLARED = (Field("k", STRING), Field("v", BIGINT), Field("ts", TIMESTAMP))
 
 
 def connector(root: Path, columns: tuple[Field, ...] = DECLARED, **options: str) -> DeltaConnector:
-    source = Source("ev", "delta", columns, {"path": "events", **options}, watermark_column="ts", watermark_lag=0)
+    time = Column("ts", TIMESTAMP)
+    source = Source("ev", "delta", columns, {"path": "events", **options}, event_time=time, watermark_lag=0)
     return DeltaConnector(source, root)
 
 

@@ -13,6 +13,7 @@ import pytest
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit
 from laminar_dagster.engine.sources.delta import DeltaConnector
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.semantics.expressions import Column
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.semantics.types import BIGINT, TIMESTAMP
 from tests.state_store.small_epochs import EAGER, run
@@ -24,7 +25,7 @@ WEEK = replace(EAGER, retain_results=timedelta(days=7))
 def follower(root: Path) -> DeltaConnector:
     options = {"path": "output"}
     return DeltaConnector(
-        Source("up", "delta", COLUMNS, options, watermark_column="_emitted_at", watermark_lag=0), root
+        Source("up", "delta", COLUMNS, options, event_time=Column("_emitted_at", TIMESTAMP), watermark_lag=0), root
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, require_files, require_readable
 from laminar_dagster.engine.sources.files import FilesConnector
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.semantics.expressions import Column
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.semantics.types import BIGINT, STRING, TIMESTAMP, parse_type
 from tests.engine.sources.views import files_view, ids, rows, write
@@ -27,7 +28,8 @@ def connector(
     root: Path, format_: str = "json", columns: tuple[Field, ...] = DECLARED, **options: str
 ) -> FilesConnector:
     options = {"path": "in", "format": format_, **options}
-    return FilesConnector(Source("ev", "files", columns, options, watermark_column="ts", watermark_lag=0), root)
+    time = Column("ts", TIMESTAMP)
+    return FilesConnector(Source("ev", "files", columns, options, event_time=time, watermark_lag=0), root)
 
 
 def new(found: FilesConnector, position: Any = None) -> list[SourceCommit]:

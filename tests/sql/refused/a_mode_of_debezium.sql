@@ -4,4 +4,4 @@ FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE)
 GROUP BY window_start, region
 EMIT FINAL;
 
-CREATE SINK events FROM totals WITH (connector = 'files', path = 'out', format = 'debezium', mode = 'changelog');
+CREATE SINK events FROM totals WITH (connector = 'files', path = 'out', format = 'debezium', mode = 'append');

@@ -1,0 +1,42 @@
+"""`[transforms.sql]` of laminar.toml: defaults for all views, under the names that stream processors have for them.
+
+| key | option |
+|---|---|
+| `event_time_field`, `watermark_lag`, `allowed_lateness` | `event_time`, `watermark_lag`, `allowed_lateness` |
+| `side_output.KIND.sink` | `side_output.KIND`; `dlq_NAME`, a dead-letter sink, is the route `kafka:dlq_NAME` |
+| `side_output.KIND.include_original` | the same |
+| `side_output.brokers`, `properties`, `reinject_to`, `max_rows_per_epoch` | the same |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from laminar_dagster.semantics.query import KAFKA_ROUTE, SIDE_OUTPUT_KINDS
+
+TRANSFORMS = "transforms"
+TABLE = (TRANSFORMS, "sql")
+DEAD_LETTERS = "dlq_"
+NAMES: Mapping[str, str] = {
+    "event_time_field": "event_time",
+    "watermark_lag": "watermark_lag",
+    "allowed_lateness": "allowed_lateness",
+    **{f"side_output.{kind}.sink": f"side_output.{kind}" for kind in SIDE_OUTPUT_KINDS},
+    **{f"side_output.{kind}.include_original": f"side_output.{kind}.include_original" for kind in SIDE_OUTPUT_KINDS},
+    **{
+        f"side_output.{name}": f"side_output.{name}"
+        for name in ("brokers", "properties", "reinject_to", "max_rows_per_epoch")
+    },
+}
+
+
+def translated(entries: Iterable[tuple[str, Any]]) -> tuple[dict[str, tuple[str, Any]], str | None]:
+    """Options by their own names, each with the name that was written; and the first name that is none."""
+    found: dict[str, tuple[str, Any]] = {}
+    for name, value in entries:
+        if name not in NAMES:
+            return found, name
+        is_route = name.endswith(".sink") and isinstance(value, str) and value.startswith(DEAD_LETTERS)
+        found[NAMES[name]] = (name, f"{KAFKA_ROUTE}{value}" if is_route else value)
+    return found, None
