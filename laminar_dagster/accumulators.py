@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from laminar_dagster.engine.open_sessions import open_sessions
+from laminar_dagster.engine.open_windows import OpenWindow, open_sessions, open_windows
 from laminar_dagster.engine.run import RunOptions, ViewRun, open_view
 from laminar_dagster.engine.runtime import Told
 from laminar_dagster.engine.session import SparkSettings, open_session
@@ -96,6 +96,11 @@ class WindowAccumulators:
             return len(runtime.timers)
         table = runtime.store.table(f.PARTIALS)
         return open_sessions(self._plan, table.absolute(table.files()))
+
+    def open_windows(self) -> list[OpenWindow]:
+        """The open windows, soonest to close first: bounds, rows, and when the last of these came."""
+        run = self._running
+        return [] if run.last is None else open_windows(self._plan, run.runtime.store.reader(), run.last)
 
     @property
     def _running(self) -> ViewRun:

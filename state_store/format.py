@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FORMAT_KEY = "laminar.formatVersion"
 LOCK_FILE = "_writer.lock"
 # Checkpoints carry removed files as long as this; nobody here reads them, so the checkpoints may be small.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-import duckdb
-import pyarrow as pa
 import typer
 from rich import box
 from rich.console import Console
@@ -14,12 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, EpochOption, JsonOption, ProjectOption, ViewArgument, project_of
-from laminar_dagster.cli.values import lasting, sized
+from laminar_dagster.cli.values import lasting, plain_row, sized
 from laminar_dagster.engine.clock_report import standings
+from laminar_dagster.engine.open_windows import open_windows as windows_of
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import SIDE_OUTPUT_KINDS, Query
 from laminar_dagster.semantics.time import SECOND, to_iso
-from laminar_dagster.semantics.windows import Session
 from state_store import CommitRow, StoreReader
 from state_store import format as f
 
@@ -29,7 +27,6 @@ OCCASIONAL = {
     "duplicate": "duplicates",
     "side_output_dropped": "beyond side_output.max_rows_per_epoch and not kept",
 }
-NO_PANES = pa.schema([("pane_start", pa.int64()), ("pane_end", pa.int64())])
 
 
 def state(
@@ -65,7 +62,7 @@ def snapshot(plan: Plan, reader: StoreReader, commit: CommitRow) -> dict[str, An
         "processing_time": to_iso(commit.processing_time),
         "watermark": _time(commit.watermark),
         "shards": shards(plan.query, commit),
-        "open_windows": open_windows(plan.query, reader, commit),
+        "open_windows": open_windows(plan, reader, commit),
         "tables": reader.sizes(commit),
         "maintenance": maintenance(reader),
         "counts": dict(commit.counts),
@@ -100,56 +97,21 @@ def maintenance(reader: StoreReader) -> dict[str, Any]:
     }
 
 
-def open_windows(query: Query, reader: StoreReader, commit: CommitRow) -> list[dict[str, Any]]:
-    """Each open window with its timer and what the state holds of it; of sessions, their fragments."""
-    if isinstance(query.window, Session):
-        return open_fragments(query, reader, commit)
-    closed = -(1 << 62) if commit.watermark is None else commit.watermark - query.lateness
-    connection = duckdb.connect()
-    timers = reader.read(f.TIMERS, commit, ["deadline", "window_start", "window_end"])
-    connection.register("timers", timers if timers.num_columns else f.TIMER_SCHEMA.empty_table())
-    connection.register("partials", _panes(reader, commit))
-    rows = connection.sql(
-        f"""SELECT t.window_start, t.window_end, t.deadline, coalesce(sum(p.n), 0)::BIGINT
-            FROM (SELECT DISTINCT window_start, window_end, deadline FROM timers) t
-            LEFT JOIN partials p ON p.pane_start >= t.window_start AND p.pane_end <= t.window_end
-            WHERE t.window_end > {closed} GROUP BY ALL ORDER BY t.window_end, t.window_start"""
-    ).fetchall()
-    return [
-        {"window_start": to_iso(s), "window_end": to_iso(e), "closes_at_watermark": to_iso(d), "partials": n}
-        for s, e, d, n in rows
-    ]
-
-
-def open_fragments(query: Query, reader: StoreReader, commit: CommitRow) -> list[dict[str, Any]]:
-    """What will become sessions, soonest first: fragments that touch are one session."""
-    table = reader.read(f.PARTIALS, commit, ["pane_start", "pane_end"])
-    if "pane_start" not in table.column_names:
-        return []
-    grouped = table.group_by(["pane_start", "pane_end"]).aggregate([([], "count_all")])
-    rows = sorted(grouped.to_pylist(), key=lambda row: (row["pane_end"], row["pane_start"]))
+def open_windows(plan: Plan, reader: StoreReader, commit: CommitRow) -> list[dict[str, Any]]:
+    """Each open window with its timer and what the state holds of it; of sessions, with their keys."""
     return [
         {
-            "window_start": to_iso(row["pane_start"]),
-            "window_end": to_iso(row["pane_end"]),
-            "closes_at_watermark": to_iso(row["pane_end"] + query.lateness),
-            "partials": row["count_all"],
+            "window_start": to_iso(found.window.start),
+            "window_end": to_iso(found.window.end),
+            **({"keys": plain_row(found.keys)} if found.keys else {}),
+            "closes_at_watermark": to_iso(found.deadline),
+            "rows": found.rows,
+            "updated_at": to_iso(found.updated_at),
+            "quiet_seconds": (commit.processing_time - found.updated_at) / SECOND,
+            "partials": found.partials,
         }
-        for row in rows
+        for found in windows_of(plan, reader, commit)
     ]
-
-
-def _panes(reader: StoreReader, commit: CommitRow) -> Any:
-    """How many partials each pane has."""
-    table = reader.read(f.PARTIALS, commit, ["pane_start", "pane_end"])
-    if "pane_start" not in table.column_names:
-        table = NO_PANES.empty_table()
-    return (
-        table.append_column("n", pa.array([1] * table.num_rows, pa.int64()))
-        .group_by(["pane_start", "pane_end"])
-        .aggregate([("n", "sum")])
-        .rename_columns(["pane_start", "pane_end", "n"])
-    )
 
 
 def epochs(reader: StoreReader, last: int, limit: int) -> list[dict[str, Any]]:
@@ -175,10 +137,10 @@ def _print_state(view: str, content: dict[str, Any], limit: int) -> None:
     console = Console()
     console.print(f"{view}: epoch {content['epoch']}, watermark {content['watermark'] or 'unknown yet'}")
     console.print(shard_table(content["shards"]))
-    windows = _table("open window", "until", "closes when the watermark is", "partials")
+    windows = _table("open window", "until", "closes at watermark", "rows", "last row")
     for window in content["open_windows"][:limit]:
-        cells = (window["window_start"], window["window_end"], window["closes_at_watermark"], str(window["partials"]))
-        windows.add_row(*cells)
+        bounds = (window["window_start"], window["window_end"], window["closes_at_watermark"])
+        windows.add_row(*bounds, str(window["rows"]), f"{lasting(round(window['quiet_seconds'] * SECOND))} ago")
     console.print(windows)
     console.print(f"{len(content['open_windows'])} open window(s)\n")
     tables = _table("table", "files", "rows", "size", "files on disk", "size on disk")

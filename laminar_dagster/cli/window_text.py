@@ -46,9 +46,13 @@ def _opening(account: WindowAccount) -> list[Node]:
     held = account.held
     if held.partials == 0:
         return [Node("in the state: nothing")]
-    rows = "" if held.rows is None else f", {held.rows} row(s)"
     opened = [] if account.opened_in is None else [Node(f"opened in epoch {account.opened_in}")]
-    return [*opened, Node(f"in the state: {held.groups} group(s){rows}, {held.partials} partial(s)")]
+    updated = Node(f"last updated at {_time(held.updated_at)}")
+    return [
+        *opened,
+        updated,
+        Node(f"in the state: {held.groups} group(s), {held.rows} row(s), {held.partials} partial(s)"),
+    ]
 
 
 def _shard(waiting: Waiting, is_open: bool) -> str:
@@ -86,6 +90,7 @@ def as_data(account: WindowAccount) -> dict[str, Any]:
         "groups": held.groups,
         "rows": held.rows,
         "partials": held.partials,
+        "updated_at": _known(held.updated_at),
         "shards": [_shard_data(waiting) for waiting in account.shards],
         "set_aside": [{"kind": kind, "reason": why, "rows": n} for (kind, why), n in account.aside.items()],
         "emissions": [

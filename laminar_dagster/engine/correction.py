@@ -133,7 +133,7 @@ def is_due(runtime: Runtime, planned: PlanRow) -> bool:
 
 def run_correction(runtime: Runtime, planned: PlanRow, run_epoch: RunEpoch) -> CommitRow:
     """Do what the plan pinned; like an epoch of rows, but with windows that are computed anew in the place of rows."""
-    runtime.epoch, runtime.seconds = planned.epoch, {}
+    runtime.epoch, runtime.now, runtime.seconds = planned.epoch, planned.processing_time, {}
     with result_of(runtime, planned, run_epoch) as result, runtime.timed("commit"):
         folded, closing, emitted = _written(runtime, planned, result)
         land(runtime, planned, folded, closing, emitted)

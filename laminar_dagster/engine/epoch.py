@@ -37,10 +37,9 @@ def run_epoch(runtime: Runtime, planned: PlanRow) -> CommitRow:
     """Do what the plan pinned. Killed anywhere, the same call does the rest, and nothing happens twice."""
     if CORRECTION in planned.sources:
         return run_correction(runtime, planned, run_epoch)
-    runtime.epoch, runtime.seconds = planned.epoch, {}
-    now = planned.processing_time
+    runtime.epoch, runtime.now, runtime.seconds = planned.epoch, planned.processing_time, {}
     with runtime.timed("read"):
-        batch = read(runtime, pinned_commits(planned), now)
+        batch = read(runtime, pinned_commits(planned), runtime.now)
     try:
         return finish_epoch(runtime, planned, batch)
     finally:

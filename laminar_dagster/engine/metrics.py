@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.clock_report import standings
 from laminar_dagster.engine.in_process_sql import connection, parquet, text
-from laminar_dagster.engine.open_sessions import open_sessions
+from laminar_dagster.engine.open_windows import open_sessions
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.alignment import Standing
 from laminar_dagster.semantics.windows import Session

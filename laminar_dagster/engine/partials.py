@@ -12,12 +12,22 @@ from laminar_dagster.engine.batch import TIME, Batch
 from laminar_dagster.engine.ranking import trimmed
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.writing import write_frame
-from laminar_dagster.plan.plan import WEIGHT_COLUMN, Plan, key_column, partial_column, prepared_columns_of
+from laminar_dagster.plan.plan import (
+    ROW_COUNT,
+    UPDATED_AT,
+    WEIGHT_COLUMN,
+    Plan,
+    key_column,
+    partial_column,
+    prepared_columns_of,
+)
 from laminar_dagster.semantics import aggregates
 from laminar_dagster.semantics.aggregates import argument_name
+from laminar_dagster.semantics.expressions import Literal
 from laminar_dagster.semantics.query import AggregateCall, Query
 from laminar_dagster.semantics.quotas import limits_of
 from laminar_dagster.semantics.spark_sql import value_sql
+from laminar_dagster.semantics.types import BIGINT
 from laminar_dagster.semantics.windows import Cumulate, Hop
 from state_store import DataFile
 from state_store import format as f
@@ -39,11 +49,12 @@ def write_partials(runtime: Runtime, window_state: WindowState, batch: Batch, ke
     runtime.fit_to(batch.rows)
     frame = trimmed(runtime.plan, window_state.partials(runtime, in_few_tasks(runtime, batch, kept)))
     buckets = _buckets(runtime.plan, batch)
+    updated = {UPDATED_AT: Literal(runtime.now, BIGINT)}
     if len(buckets) == 1:
         folder = f"{BUCKET}={buckets.pop()}"
-        return write_frame(runtime, f.PARTIALS, frame, rows=batch.rows, folder=folder)
+        return write_frame(runtime, f.PARTIALS, frame, rows=batch.rows, folder=folder, constants=updated)
     bucketed = frame.selectExpr("*", f"{bucket_sql(runtime.plan)} AS {BUCKET}")
-    return write_frame(runtime, f.PARTIALS, bucketed, rows=batch.rows, partition_by=BUCKET)
+    return write_frame(runtime, f.PARTIALS, bucketed, rows=batch.rows, partition_by=BUCKET, constants=updated)
 
 
 def in_few_tasks(runtime: Runtime, batch: Batch, kept: DataFrame) -> DataFrame:
@@ -78,12 +89,13 @@ def argument_columns(call: AggregateCall) -> list[str]:
 
 
 def partial_expressions(plan: Plan) -> dict[str, str]:
-    """How each column of the state is made from rows."""
-    return {
+    """How each column of the state is made from rows; when they came is the same for all of an epoch."""
+    made = {
         partial_column(call.id, partial.name): partial.make.format(**prepared_columns_of(call))
         for call in plan.query.aggregates
         for partial in call.kernel.partials
     }
+    return {**made, ROW_COUNT: "count(*)" if plan.query.live is None else f"sum({WEIGHT_COLUMN})"}
 
 
 def state_frame(runtime: Runtime, files: Sequence[DataFile]) -> DataFrame:
@@ -107,7 +119,7 @@ def merge_expressions(plan: Plan) -> dict[str, str]:
         columns = {partial.name: partial_column(call.id, partial.name) for partial in call.kernel.partials}
         for partial in call.kernel.partials:
             merges[columns[partial.name]] = partial.merge.format(p=columns[partial.name], **columns)
-    return merges
+    return {**merges, ROW_COUNT: f"sum({ROW_COUNT})", UPDATED_AT: f"max({UPDATED_AT})"}
 
 
 def _buckets(plan: Plan, batch: Batch) -> set[int]:

@@ -75,7 +75,10 @@ class Told:
 
 @dataclass
 class Runtime:
-    """A view that is being run. `selection`: which of the rows that are read count, where not all do."""
+    """A view that is being run. `selection`: which of the rows that are read count, where not all do.
+
+    `now` is the processing time of the epoch that is being run.
+    """
 
     plan: Plan
     fingerprint: str
@@ -88,6 +91,7 @@ class Runtime:
     carried: Carried = field(default_factory=Carried)
     selection: Callable[[DataFrame], DataFrame] | None = None
     epoch: int = 0
+    now: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     _found: dict[str, str] = field(default_factory=dict)
     _now: dict[str, str] = field(default_factory=dict)

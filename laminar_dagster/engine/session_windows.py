@@ -34,7 +34,7 @@ from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.shown import shown_sql
 from laminar_dagster.engine.writing import BROUGHT_ROWS, nullable, write_frame, write_table
-from laminar_dagster.plan.plan import partial_column
+from laminar_dagster.plan.plan import UPDATED_AT, partial_column
 from laminar_dagster.semantics.emit import Early
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.windows import Session
@@ -92,7 +92,7 @@ class SessionWindows:
         bounds = {"_first": "min(_moment)", "_last": "max(_moment)"}
         keys = ["_cell", *plan.layout.key_columns]
         made = runtime.aggregated(prepared, keys, {**bounds, **partial_expressions(plan)})
-        columns = [*plan.layout.key_columns, *plan.layout.partial_columns]
+        columns = [*plan.layout.key_columns, *partial_expressions(plan)]
         return made.selectExpr(
             "_first AS pane_start",
             f"_last + {gap}L AS pane_end",
@@ -131,7 +131,7 @@ class SessionWindows:
         fragments = self.partials(runtime, in_few_tasks(runtime, batch, kept))
         expr, seen = functions_of(runtime.spark).expr, observation_for(runtime.spark, f"fragments_{runtime.epoch}")
         counts = (expr("count(*) AS fragments"), expr(f"count_if(pane_end <= {until}L) AS due"))
-        taken = fragments.observe(seen, *counts)
+        taken = fragments.observe(seen, *counts).selectExpr("*", f"{runtime.now}L AS {UPDATED_AT}")
         over = self._over(runtime, taken.unionByName(state_frame(runtime, due)) if due else taken, [], until, rows)
         timers = _due_timers(runtime, due, until) + int(seen.get["due"])
         closing = over.closing(due, [], until, timers)

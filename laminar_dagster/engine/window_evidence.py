@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from laminar_dagster.engine.closing import partition_of
 from laminar_dagster.engine.in_process_sql import parquet, quoted, text
-from laminar_dagster.engine.partials import EVICTED_FROM, marks_of
+from laminar_dagster.engine.open_windows import HELD_SQL, seen_sql, sessions_sql
+from laminar_dagster.engine.partials import marks_of
 from laminar_dagster.engine.shown import END, START, shown_columns
-from laminar_dagster.plan.plan import Plan, key_column, partial_column
+from laminar_dagster.plan.plan import Plan, key_column
 from laminar_dagster.semantics.time import from_datetime
 from laminar_dagster.semantics.windows import Session, Window
 from state_store import CommitRow, DataFile, StoreReader
@@ -28,11 +29,12 @@ Keys = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Held:
-    """What the state has of a window; `rows` only where the view counts them."""
+    """What the state has of a window; `updated_at`: when the last of its rows came."""
 
     groups: int = 0
     partials: int = 0
-    rows: int | None = None
+    rows: int = 0
+    updated_at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,37 +65,29 @@ class Evidence:
     # --- the state -----------------------------------------------------------------------------------------
 
     def held(self, window: Window) -> Held:
-        inside = f"pane_start >= {window.start} AND pane_end <= {window.end}"
-        if EVICTED_FROM in marks_of(self.plan.query):
-            inside += f" AND NOT coalesce(list_contains({EVICTED_FROM}, {window.end}), false)"
+        seen = seen_sql(marks_of(self.plan.query), str(window.end))
+        inside = f"pane_start >= {window.start} AND pane_end <= {window.end} AND {seen}"
         files = self._files(f.PARTIALS, {"pane_end": (window.start + 1, window.end)})
         if not files:
             return Held()
         columns = ", ".join(self.plan.layout.key_columns)
         groups = f"count(DISTINCT ({columns}))" if columns else "least(count(*), 1)"
-        found = self._all(f"SELECT {groups}, count(*), {self._rows_sql} FROM {files} WHERE {inside} AND {self._mine}")
-        return Held(*found[0])
+        found = self._all(f"SELECT {groups}, {HELD_SQL} FROM {files} WHERE {inside} AND {self._mine}")
+        return Held(*found[0]) if found[0][0] else Held()
 
     def sessions(self, moment: int, limit: int) -> list[tuple[Window, dict[str, str | None], Held]]:
-        """The open sessions that a time lies in, soonest to close first: fragments that touch are one session."""
+        """The open sessions that a time lies in, soonest to close first."""
         files = self._files(f.PARTIALS, {})
         if not files:
             return []
-        keys = list(self.plan.session_keys)
-        parts = f"PARTITION BY {', '.join(keys)}" if keys else ""
-        shown = "".join(f"any_value({key})::VARCHAR, " for key in keys)
-        in_order = f"{parts} ORDER BY pane_start, pane_end ROWS BETWEEN UNBOUNDED PRECEDING AND"
+        keys = "".join(f"{quoted(key)}::VARCHAR, " for key in self.plan.session_keys)
         found = self._all(
-            f"""WITH reached AS (SELECT *, max(pane_end) OVER ({in_order} 1 PRECEDING) AS reach
-                                FROM {files} WHERE {self._mine}),
-                     cut AS (SELECT *, count_if(coalesce(pane_start > reach, true)) OVER ({in_order} CURRENT ROW) AS no
-                             FROM reached)
-                SELECT {shown} min(pane_start) AS first, max(pane_end) AS until, count(*), {self._rows_sql} FROM cut
-                GROUP BY {", ".join([*keys, "no"])} HAVING first <= {moment} AND until > {moment}
-                ORDER BY until, first LIMIT {limit}"""
+            f"""SELECT {keys} first, until, partials, rows, updated_at
+                FROM ({sessions_sql(self.plan, files, self._mine)})
+                WHERE first <= {moment} AND until > {moment} ORDER BY until, first LIMIT {limit}"""
         )
-        names = self._key_names[: len(keys)]
-        return [(Window(*row[-4:-2]), dict(zip(names, row, strict=False)), Held(1, *row[-2:])) for row in found]
+        names = self._key_names[: len(self.plan.session_keys)]
+        return [(Window(*row[-5:-3]), dict(zip(names, row, strict=False)), Held(1, *row[-3:])) for row in found]
 
     def opened_in(self, window: Window) -> int | None:
         """The epoch in which a window that is open got its first row."""
@@ -238,14 +232,6 @@ class Evidence:
     def _conditions(self, columns: Mapping[str, str]) -> str:
         wanted = [(columns[name], value) for name, value in self.keys.items() if name in columns]
         return " AND ".join(["true", *(_equals(quoted(column), value) for column, value in wanted)])
-
-    @property
-    def _rows_sql(self) -> str:
-        """How many rows of the source are in partials, where one of the aggregates counts them."""
-        query = self.plan.query
-        counting = [call.id for call in query.aggregates if call.text == "COUNT(*)" and call.filter is None]
-        counted = query.live or query.repeats or next(iter(counting), None)
-        return "NULL" if counted is None else f"sum({partial_column(counted, 'n')})::BIGINT"
 
     def _files(self, name: str, bounds: Mapping[str, tuple[int, int]], partition: str | None = None) -> str | None:
         """The table's files that may hold what is looked for, as a table of DuckDB; None if there are none."""

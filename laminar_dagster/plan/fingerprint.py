@@ -55,7 +55,7 @@ def _meaning(plan: Plan) -> dict[str, Any]:
         "null_event_time": query.null_event_time,
         "limits": [query.max_groups_per_window, query.max_windows_per_group, query.max_state_rows],
         "gap_fill": query.gap_fill,
-        "state": [plan.layout.bucket_width, plan.layout.partial_columns],
+        "state": [plan.layout.bucket_width, plan.layout.accumulator_columns],
         **({} if query.max_gap is None else {"max_gap": query.max_gap}),
         **({} if query.repeats is None else {"repeats": query.repeats}),
         **({} if query.ranking is None else {"ranking": _ranking(query.ranking)}),

@@ -14,6 +14,9 @@ from laminar_dagster.semantics.windows import Cumulate, Hop, Session, Tumble, Wi
 
 # A row's weight, in sources that send retractions and in the frames that are made of them.
 WEIGHT_COLUMN = "_weight"
+# Of each row of state, beside the aggregates: how many source rows it stands for, and when the last of them came.
+ROW_COUNT = "row_count"
+UPDATED_AT = "updated_at"
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,12 @@ class StateLayout:
 
     bucket_width: int
     key_columns: tuple[str, ...]
-    partial_columns: tuple[str, ...]
+    accumulator_columns: tuple[str, ...]
+
+    @property
+    def partial_columns(self) -> tuple[str, ...]:
+        """What a merge merges: the aggregates' columns, and what is kept about the rows themselves."""
+        return (*self.accumulator_columns, ROW_COUNT, UPDATED_AT)
 
     def bucket_of(self, pane_end: int) -> int:
         """The bucket's number. A bucket holds pane ends in `(number * width - width, number * width]`."""
@@ -60,7 +68,7 @@ def layout_of(query: Query) -> StateLayout:
     return StateLayout(
         bucket_width=bucket_width(query.window),
         key_columns=tuple(key_column(i) for i in range(len(query.keys))),
-        partial_columns=tuple(
+        accumulator_columns=tuple(
             partial_column(call.id, partial.name) for call in query.aggregates for partial in call.kernel.partials
         ),
     )

@@ -265,6 +265,7 @@ def test_the_account_is_readable_by_people(project: Path) -> None:
         "once: window 2026-01-01T12:02:00Z to 2026-01-01T12:03:00Z, as of epoch 3",
         f"├─ open: {WAITING}",
         "├─ opened in epoch 2",
+        "├─ last updated at 2026-01-01T12:07:00Z",
         "├─ in the state: 2 group(s), 7 row(s), 3 partial(s)",
         "├─ shards",
         f"│  └─ sales: {HOLDER}",

@@ -20,7 +20,8 @@ from state_store.parquet import write_file
 RESULT = pa.schema([("window_start", f.TIMESTAMP), ("region", pa.string()), ("n", pa.int64())])
 BOUNDS = pa.schema([("_window_start", pa.int64()), ("_window_end", pa.int64())])
 EMITTED = pa.schema([("_epoch", pa.int64()), ("_emitted_at", f.TIMESTAMP)])
-STATE = pa.schema([("pane_start", pa.int64()), ("pane_end", pa.int64()), ("k0", pa.string()), ("a0_n", pa.int64())])
+NUMBERS = ("pane_start", "pane_end", "hidden_until", "key_hash", "a0_n", "row_count", "updated_at")
+STATE = pa.schema([*((name, pa.int64()) for name in NUMBERS), ("k0", pa.string())])
 SCHEMAS = {
     f.PARTIALS: STATE,
     f.TIMERS: f.TIMER_SCHEMA,
@@ -64,7 +65,7 @@ def tell(
 def _tell(store: StoreWriter, told: ToldEpoch, schemas: Mapping[str, pa.Schema]) -> None:
     epoch, now = (store.last.epoch if store.last else 0) + 1, at(told.clock)
     store.begin(PlanRow(epoch, told.kind, store.run_id, now, "f", None, {}, store.versions(f.TABLES), {}))
-    for name, rows in told.tables.items():
+    for name, rows in _dated(told, now).items():
         partition_by = PARTITIONS.get(name, ())
         inside = pa.schema([column for column in schemas[name] if column.name not in partition_by])
         folder = {f.CHANGELOG: f"{partition_folder(epoch)}/", f.OUTPUT: f"_partition={DAY}/"}.get(name, "")
@@ -82,8 +83,14 @@ def _tell(store: StoreWriter, told: ToldEpoch, schemas: Mapping[str, pa.Schema])
     store.finish(commit)
 
 
+def _dated(told: ToldEpoch, now: int) -> dict[str, Sequence[Mapping[str, Any]]]:
+    """The epoch's tables; what it left in the state came just then."""
+    state = [{**row, "updated_at": now} for row in told.tables.get(f.PARTIALS, ())]
+    return {**told.tables, **({f.PARTIALS: state} if state else {})}
+
+
 def partial(start: str, end: str, region: str | None, n: int) -> dict[str, Any]:
-    return {"pane_start": at(start), "pane_end": at(end), "k0": region, "a0_n": n}
+    return {"pane_start": at(start), "pane_end": at(end), "k0": region, "a0_n": n, "row_count": n}
 
 
 def timer(start: str, end: str, epoch: int) -> dict[str, Any]:

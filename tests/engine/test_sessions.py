@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from laminar_dagster.cli.state import open_fragments
+from laminar_dagster.engine.open_windows import open_windows
 from laminar_dagster.engine.run import RunOptions, run_view
 from laminar_dagster.engine.sources.memory import MemoryConnector
 from laminar_dagster.plan.build import plan_script
@@ -81,12 +81,13 @@ def test_a_timer_whose_session_went_on_is_stale_and_skipped(project: Project) ->
     assert closed.counts["stale_timers"] >= 1
 
 
-def test_what_stays_open_after_a_close_is_one_fragment_and_is_shown(project: Project) -> None:
+def test_what_stays_open_after_a_close_is_one_session_and_is_shown(project: Project) -> None:
     project.tick((0, 1), (5000, 2), (5900, 4))
     commit = project.tick((6800, 8))
     assert project.rows() == [(0, 1000, 1)]
-    shown = open_fragments(PLAN.query, project.reader(), commit)
-    assert shown[-1]["window_end"] == "1970-01-01T00:00:07.800000Z"
+    (shown,) = open_windows(PLAN, project.reader(), commit)
+    assert (shown.window.start, shown.window.end) == (5000 * MILLISECOND, 7800 * MILLISECOND)
+    assert (shown.rows, shown.partials) == (3, 2)
     project.tick((20000, 16))
     assert project.rows()[1] == (5000, 7800, 14)
 
