@@ -12,7 +12,7 @@ from typing import Any
 
 from laminar_dagster.conformance.values import engine_value
 from laminar_dagster.engine.partials import argument_columns, merge_expressions, partial_expressions
-from laminar_dagster.plan.plan import WEIGHT_COLUMN, Plan, layout_of, partial_column
+from laminar_dagster.plan.plan import UPDATED_AT, WEIGHT_COLUMN, Plan, layout_of, partial_column
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.aggregates import AGGREGATES, Ordering
 from laminar_dagster.semantics.expressions import Column, Expression, RowError
@@ -173,7 +173,8 @@ def through_partials(frame: Any, calls: Sequence[AggregateCall]) -> Any:
     plan = Plan(query, layout_of(query))
     weight = [WEIGHT_COLUMN] if WEIGHT_COLUMN in frame.columns else []
     prepared = frame.selectExpr("g", "cut", *weight, *(column for call in calls for column in argument_columns(call)))
-    partials = aggregated(prepared, ["g", "cut"], partial_expressions(plan))
+    made = aggregated(prepared, ["g", "cut"], partial_expressions(plan))
+    partials = made.selectExpr("*", f"CAST(cut AS BIGINT) AS {UPDATED_AT}")
     some = partials.selectExpr("g", "if(cut < 3, -1, cut) AS cut", "* EXCEPT (g, cut)")
     compacted = aggregated(some, ["g", "cut"], merge_expressions(plan))
     assert types_of(compacted) == types_of(partials)

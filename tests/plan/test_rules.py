@@ -70,4 +70,4 @@ def test_what_goes_by_value_needs_no_event_time(call: str) -> None:
 def test_a_view_with_nothing_wrong_becomes_a_plan() -> None:
     plan = plan_script(PLAIN + COUNTED)[0]
     assert list(check(plan.query)) == []
-    assert plan.layout.partial_columns == ("a0_n",)
+    assert plan.layout.accumulator_columns == ("a0_n",)
