@@ -14,8 +14,8 @@ from laminar_dagster.engine.unique_columns import unique_columns
 from laminar_dagster.plan.bounds import falls_back
 from laminar_dagster.plan.plan import WEIGHT_COLUMN
 from laminar_dagster.semantics.expressions import Column
-from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
-from laminar_dagster.semantics.query import Field, Input, Query
+from laminar_dagster.semantics.judging import FALLBACK
+from laminar_dagster.semantics.query import PROCESSING_TIME, Field, Input, Query
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
 from laminar_dagster.semantics.watermark import CommitTimes
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from laminar_dagster.engine.batch import reads_the_watermark_column
 from laminar_dagster.engine.runtime import Clocks, Runtime
 from laminar_dagster.engine.sources.commits import SourceCommit
-from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
-from laminar_dagster.semantics.query import Input, Query
+from laminar_dagster.semantics.judging import FALLBACK
+from laminar_dagster.semantics.query import PROCESSING_TIME, Input, Query
 from laminar_dagster.semantics.watermark import CommitTimes, progress
 from laminar_dagster.semantics.windows import Session
 from state_store import format as f

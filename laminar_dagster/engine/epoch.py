@@ -17,7 +17,7 @@ from laminar_dagster.engine.partials import write_partials
 from laminar_dagster.engine.passing import pass_on
 from laminar_dagster.engine.quotas import is_near, is_passed
 from laminar_dagster.engine.revising import Change
-from laminar_dagster.engine.runtime import TOLD, Clocks, Runtime
+from laminar_dagster.engine.runtime import TOLD, WAITING, Clocks, Runtime
 from laminar_dagster.engine.side_output import as_planned, dropped
 from laminar_dagster.engine.updating import period_passed, update
 from laminar_dagster.engine.window_state import WindowState, state_of
@@ -92,7 +92,8 @@ def clocks_of(runtime: Runtime, planned: PlanRow, batch: Batch) -> Progress:
     before, shards, now = planned.watermark, runtime.clocks.shards, planned.processing_time
     if TOLD in planned.sources:
         return directed(batch.commit_times, before, shards, planned.sources[TOLD], now)
-    return progress(batch.commit_times, before, shards, runtime.plan.query.policies, now)
+    waiting = planned.sources.get(WAITING, ())
+    return progress(batch.commit_times, before, shards, runtime.plan.query.policies, now, waiting)
 
 
 def fold(

@@ -14,8 +14,8 @@ from laminar_dagster.engine.closing import closed_until
 from laminar_dagster.engine.merging import windows_per_pane
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.sources.commits import SourceCommit
-from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
-from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.judging import FALLBACK
+from laminar_dagster.semantics.query import PROCESSING_TIME, Query
 from laminar_dagster.semantics.quotas import MAX_GROUPS, MAX_STATE_ROWS, MAX_WINDOWS, limits_of
 from laminar_dagster.semantics.windows import FixedWindow, Session, Window, first_window, last_window
 from state_store import DataFile

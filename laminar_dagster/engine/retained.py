@@ -16,15 +16,12 @@ from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.sources.commits import Connector, Limit, SourceCommit, SourceFile
 from laminar_dagster.engine.sources.delta_changes import DeltaChangesConnector
 from laminar_dagster.engine.sources.kafka import KafkaConnector
-from laminar_dagster.engine.sources.parquet import parquet_frame
 from laminar_dagster.engine.sources.view import ViewConnector
 from laminar_dagster.errors import LaminarError
-from laminar_dagster.plan.plan import WEIGHT_COLUMN
 from laminar_dagster.semantics.query import Field
 from laminar_dagster.semantics.ranges import overlap
 from laminar_dagster.semantics.windows import Window
 from state_store import PlanRow, StoreError, StoreReader
-from state_store import format as f
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,8 +35,8 @@ class ViewTable:
     keeps_ledger = False
 
     def __init__(self, view: ViewConnector, epoch: int) -> None:
+        self.view = view
         self.source = view.source
-        self.root = view.root
         self.epoch = epoch
 
     def fields(self) -> tuple[Field, ...]:
@@ -49,17 +46,15 @@ class ViewTable:
         return [] if position else self._commits()
 
     def _commits(self) -> list[SourceCommit]:
-        reader = StoreReader(self.root)
-        commit = reader.log.commit_of(self.epoch) if reader.exists else None
-        if commit is None:
+        reader = StoreReader(self.view.root)
+        epoch = reader.log.commit_of(self.epoch) if reader.exists else None
+        if epoch is None:
             return []
-        table = reader.table(f.OUTPUT)
         try:
-            shown = reader.files(f.OUTPUT, commit)
+            commit = self.view.as_of(epoch)
         except StoreError as problem:
             raise self._forgotten(problem) from problem
-        files = tuple(SourceFile(str(table.root / file.path), file.size, file.rows) for file in shown)
-        return [SourceCommit(self.source.name, str(self.epoch), 0, files)] if files else []
+        return [commit] if commit.files else []
 
     def _forgotten(self, problem: StoreError) -> LaminarError:
         return LaminarError(
@@ -77,8 +72,7 @@ class ViewTable:
         return self.epoch if commits else position
 
     def frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
-        rows = parquet_frame(spark, self.fields(), [commit for commit in commits if commit.files])
-        return rows.selectExpr("*", f"1L AS {WEIGHT_COLUMN}") if self.source.takes_retractions else rows
+        return self.view.frame(spark, commits)
 
 
 def tables_of_views(runtime: Runtime, planned: PlanRow) -> dict[str, Connector]:

@@ -23,8 +23,9 @@ from laminar_dagster.engine.epoch import run_epoch
 from laminar_dagster.engine.epoch_kinds import CHECK, TICK, UPSTREAM
 from laminar_dagster.engine.landing import pinned_commits
 from laminar_dagster.engine.maintenance import maintain_after_epoch
+from laminar_dagster.engine.pending import pending
 from laminar_dagster.engine.quotas import up_to_the_limits
-from laminar_dagster.engine.runtime import TOLD, Carried, Clocks, Runtime, Told
+from laminar_dagster.engine.runtime import TOLD, WAITING, Carried, Clocks, Runtime, Told
 from laminar_dagster.engine.side_output import pinned_options
 from laminar_dagster.engine.sinks.delivering import Deliveries
 from laminar_dagster.engine.sinks.targets import Surroundings
@@ -203,19 +204,17 @@ class ViewRun:
 
     def _plan(self, told: Told | None) -> PlanRow | None:
         """Write down what the next epoch takes; None if it would change nothing."""
-        runtime, options = self.runtime, self.options
-        limit = Limit(options.max_rows, options.max_files)
-        taken = [
-            commit
-            for name, connector in runtime.connectors.items()
-            for commit in connector.pending(runtime.positions.get(name), limit)
-        ]
-        now = options.now()
-        in_order = sorted(taken, key=lambda commit: commit.order)
-        commits = up_to_the_limits(runtime, epoch_of(runtime, in_order, now), now)
+        runtime, options, now = self.runtime, self.options, self._now()
+        waiting = pending(runtime.connectors, runtime.positions, Limit(options.max_rows, options.max_files))
+        commits = up_to_the_limits(runtime, epoch_of(runtime, waiting.commits, now), now)
         if not commits and not (self._moves_to(told) if told else self._time_moves(now) or self._period_ends(now)):
             return None
-        return self._pin(commits, now, told)
+        return self._pin(commits, now, told, waiting.left_by(commits))
+
+    def _now(self) -> int:
+        """Processing time. A clock that was set back stands still until it has caught up: time never falls."""
+        now = self.options.now()
+        return now if self.last is None else max(now, self.last.processing_time)
 
     def again(self, logged: PlanRow) -> int:
         """An epoch out of the log of another store of this view: the same commits, at the same time.
@@ -225,7 +224,7 @@ class ViewRun:
         commits = pinned_commits(logged)
         held = commits if self._holds(commits) else [commit for commit in commits if self._holds([commit])]
         told = Told(logged.sources[TOLD]) if TOLD in logged.sources else None
-        self._run(self._pin(held, logged.processing_time, told))
+        self._run(self._pin(held, logged.processing_time, told, logged.sources.get(WAITING, ())))
         return len(commits) - len(held)
 
     def _holds(self, commits: list[SourceCommit]) -> bool:
@@ -235,13 +234,14 @@ class ViewRun:
             return False
         return True
 
-    def _pin(self, commits: list[SourceCommit], now: int, told: Told | None) -> PlanRow:
+    def _pin(self, commits: list[SourceCommit], now: int, told: Told | None, waiting: Sequence[str]) -> PlanRow:
         runtime = self.runtime
         corrects = is_correction(runtime.plan.query, commits)
         if corrects:
             require_correctable(runtime.plan.query)
         more = {
             **({} if told is None else {TOLD: told.watermark}),
+            **({WAITING: list(waiting)} if waiting else {}),
             **pinned_options(runtime.plan.query.side_output),
             **({CORRECTION: Correction(UPSTREAM).to_json()} if corrects else {}),
         }
@@ -292,7 +292,7 @@ class ViewRun:
         """The correction's plan; None where nothing is committed."""
         if self.last is None:
             return None
-        return self._next_plan(correction.kind, self.options.now(), [], {CORRECTION: correction.to_json()})
+        return self._next_plan(correction.kind, self._now(), [], {CORRECTION: correction.to_json()})
 
     def _next_plan(self, kind: str, now: int, commits: list[SourceCommit], more: dict[str, Any]) -> PlanRow:
         """The next epoch, pinned to what the view's tables, clocks and settings are now."""

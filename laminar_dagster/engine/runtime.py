@@ -26,6 +26,8 @@ SMALL_ROWS = 20_000
 ONE_PARTITION_ROWS = 50_000
 # In a plan's sources: the watermark that the epoch is told to move to, in place of what its rows say.
 TOLD = "watermark"
+# In a plan's sources: the shards of which it leaves rows for the next epoch.
+WAITING = "waiting"
 
 
 @dataclass(frozen=True)

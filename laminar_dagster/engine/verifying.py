@@ -23,8 +23,8 @@ from laminar_dagster.engine.run import RunOptions, ViewRun, open_view
 from laminar_dagster.engine.shown import END, START
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.plan import Plan
-from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
-from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.judging import FALLBACK
+from laminar_dagster.semantics.query import PROCESSING_TIME, Query
 from laminar_dagster.semantics.ranges import ALWAYS, EVER, joined
 from laminar_dagster.semantics.windows import Window
 from state_store import CommitRow, PlanRow, StoreReader

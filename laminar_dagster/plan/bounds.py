@@ -32,6 +32,10 @@ def _keeps_every_key_for_gaps(query: Query) -> bool:
     return query.gap_fill is not None and bool(query.keys) and query.max_gap is None
 
 
+def _closes_nothing(query: Query) -> bool:
+    return query.window is not None and not all(entry.has_watermark for entry in query.inputs)
+
+
 UNBOUNDED = (
     Unbounded(
         "without a window nothing closes, so every group that was ever seen is kept",
@@ -50,6 +54,12 @@ UNBOUNDED = (
         "Set max_gap",
         ("gap_fill",),
         _keeps_every_key_for_gaps,
+    ),
+    Unbounded(
+        "no watermark is declared for the time of the windows, so none of them closes",
+        "Declare WATERMARK FOR the time in the source, or watermark_lag in the view",
+        ("window",),
+        _closes_nothing,
     ),
 )
 

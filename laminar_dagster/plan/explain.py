@@ -10,11 +10,11 @@ from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.plan import Plan, partial_column, prepared_columns_of
 from laminar_dagster.semantics.aggregates import TIME
 from laminar_dagster.semantics.emit import SINKS, Early, EmitPolicy
-from laminar_dagster.semantics.judging import PROCESSING_TIME
-from laminar_dagster.semantics.query import AggregateCall, Input, Query, Ranking, TimeStep
+from laminar_dagster.semantics.query import PROCESSING_TIME, AggregateCall, Input, Query, Ranking, TimeStep
 from laminar_dagster.semantics.sinks import APPEND, DROP, UPSERT, WAIT, DeclaredSink
 from laminar_dagster.semantics.spark_sql import display
 from laminar_dagster.semantics.time import format_micros
+from laminar_dagster.semantics.watermark import ShardPolicy
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,27 @@ def _source(entry: Input) -> Node:
 
 
 def _watermark(entry: Input) -> str:
-    policy = entry.source.policy
+    policy = entry.policy
+    if not entry.has_watermark:
+        return "none is declared: no row is late, and no window closes"
+    if entry.handed_on(0) is not None:
+        return f"{_handed_on(entry)}; {_idle(policy)}"
     lag = f" - {format_micros(policy.lag)}" if policy.lag else ""
-    idle = f"idle after {format_micros(policy.idle_timeout)}" if policy.idle_timeout is not None else "never idle"
     skew = policy.max_future_skew
     ahead = f"rows at most {format_micros(skew)} ahead" if skew is not None else "no future guard"
     of_each = " of each partition" if entry.source.connector == "kafka" else ""
-    return f"max({_event_time(entry)}){lag}{of_each}; {idle}; {ahead}"
+    return f"max({_event_time(entry)}){lag}{of_each}; {_idle(policy)}; {ahead}"
+
+
+def _handed_on(entry: Input) -> str:
+    """The watermark of the view that is read, less what its rows stay behind it."""
+    shift = entry.handed_on(0) or 0
+    away = "" if shift == 0 else f" {'-' if shift < 0 else '+'} {format_micros(abs(shift))}"
+    return f"that of view {entry.source.name}{away}"
+
+
+def _idle(policy: ShardPolicy) -> str:
+    return "never idle" if policy.idle_timeout is None else f"idle after {format_micros(policy.idle_timeout)}"
 
 
 def _event_time(entry: Input) -> str:
@@ -173,7 +187,7 @@ def _emit(query: Query) -> Node:
     if query.gap_fill is not None:
         longest = "" if query.max_gap is None else f", gaps of up to {format_micros(query.max_gap)}"
         children.append(Node(f"gap fill: {query.gap_fill}{longest}"))
-    moments = _at_once(query) if query.passes_rows else _moments(policy, query.window is not None)
+    moments = _at_once(query) if query.passes_rows else _moments(policy, windowed=_has_watermark(query))
     return Node(f"emit {policy.sql}{period}: {moments}", children)
 
 
@@ -193,6 +207,10 @@ def _chosen(query: Query) -> str:
     return f"the default {'without' if query.window is None else 'with'} a window, since the view says no EMIT"
 
 
+def _has_watermark(query: Query) -> bool:
+    return query.window is not None and all(entry.has_watermark for entry in query.inputs)
+
+
 def _moments(policy: EmitPolicy, windowed: bool) -> str:
     moments = [policy.early.value] if policy.early is not Early.NOTHING else []
     moments += ["when the watermark passes a window's end"] if policy.at_watermark and windowed else []
@@ -201,7 +219,7 @@ def _moments(policy: EmitPolicy, windowed: bool) -> str:
 
 
 def _closing(query: Query) -> str:
-    if query.window is None:
+    if not _has_watermark(query):
         return "nothing closes"
     late = f" + {format_micros(query.lateness)}" if query.lateness else ""
     return f"a window closes when watermark >= window_end{late}"

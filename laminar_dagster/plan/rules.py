@@ -9,13 +9,12 @@ from laminar_dagster.errors import LaminarError, NotWiredError, Span
 from laminar_dagster.plan.bounds import unbounded
 from laminar_dagster.semantics.aggregates import TIME
 from laminar_dagster.semantics.emit import CHANGES, SINKS, Early
-from laminar_dagster.semantics.expressions import Column, columns_of, follows_from
-from laminar_dagster.semantics.judging import FALLBACK, PROCESSING_TIME
+from laminar_dagster.semantics.expressions import Column
+from laminar_dagster.semantics.judging import FALLBACK
 from laminar_dagster.semantics.query import (
     IN_QUERY,
     IN_SQL,
-    WINDOW_END,
-    WINDOW_START,
+    PROCESSING_TIME,
     AggregateCall,
     Input,
     Query,
@@ -173,24 +172,14 @@ def rows_that_pass_are_not_kept(query: Query) -> Iterator[LaminarError]:
 
 
 def waiting_needs_a_watermark(query: Query) -> Iterator[LaminarError]:
-    """The window's time must be the time that a watermark is declared for."""
-    if query.window is None:
-        return
-    for entry in query.inputs:
-        if not _has_watermark(entry) and (query.emit.needs_window or entry.source.event_time is not None):
+    """The window's time must be the time that a watermark is declared for, where something waits for it.
+
+    A view that shows changes may do without one: no row is late then, and no window closes.
+    """
+    waits = query.waits_for_close or query.emit.needs_window or query.allowed_lateness > 0 or query.gap_fill is not None
+    for entry in query.inputs if query.window is not None else ():
+        if not entry.has_watermark and (waits or entry.source.event_time is not None):
             yield _no_watermark(query, entry)
-
-
-def _has_watermark(entry: Input) -> bool:
-    source, used = entry.source, columns_of(entry.event_time)
-    if entry.event_time == PROCESSING_TIME:
-        return True
-    if source.event_time is not None:
-        return follows_from(entry.event_time, source.event_time) and source.watermark_lag is not None
-    if source.watermark_lag is not None:
-        return True
-    handed_on = {source.options[bound] for bound in (WINDOW_START, WINDOW_END) if bound in source.options}
-    return len(used) == 1 and used <= handed_on
 
 
 def _no_watermark(query: Query, entry: Input) -> LaminarError:

@@ -72,6 +72,17 @@ def follows_from(expression: Expression, part: Expression) -> bool:
     return columns_of(replaced(expression, {part: whole})) == {whole.name}
 
 
+def shifted(expression: Expression) -> tuple[Column, int] | None:
+    """The column that a time is a constant number of microseconds away from, and that number."""
+    if isinstance(expression, Column):
+        return expression, 0
+    if not isinstance(expression, Call) or expression.function != "add_micros":
+        return None
+    time, by = expression.args
+    found = shifted(time)
+    return (found[0], found[1] + by.value) if found is not None and isinstance(by, Literal) else None
+
+
 def replaced(expression: Expression, by: Mapping[Expression, Expression]) -> Expression:
     """The expression with whatever part of it `by` knows put in other words."""
     if expression in by:

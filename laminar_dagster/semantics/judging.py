@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from laminar_dagster.semantics.evaluation import evaluate
-from laminar_dagster.semantics.expressions import Expression, Literal, RowError
-from laminar_dagster.semantics.query import Input, Query
-from laminar_dagster.semantics.types import TIMESTAMP
+from laminar_dagster.semantics.expressions import Expression, RowError
+from laminar_dagster.semantics.query import PROCESSING_TIME, Input, Query
 from laminar_dagster.semantics.windows import Window
 from laminar_dagster.semantics.zset import Row, canonical
 
 WEIGHT = "_weight"
-PROCESSING_TIME = Literal(None, TIMESTAMP)  # what a query says whose source declares no event time
 FALLBACK = "fallback"
 NULL_EVENT_TIME = "null_event_time"
 FUTURE_TIMESTAMP = "future_timestamp"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from laminar_dagster.errors import Span
 from laminar_dagster.semantics.aggregates import Kernel, Ordering
 from laminar_dagster.semantics.emit import EmitPolicy
-from laminar_dagster.semantics.expressions import Column, Expression, Named
+from laminar_dagster.semantics.expressions import Column, Expression, Literal, Named, columns_of, follows_from, shifted
 from laminar_dagster.semantics.partitions import Partitioning
 from laminar_dagster.semantics.sinks import DeclaredSink
-from laminar_dagster.semantics.types import DataType
+from laminar_dagster.semantics.types import TIMESTAMP, DataType
 from laminar_dagster.semantics.watermark import DEFAULT_FUTURE_SKEW, ShardPolicy
 from laminar_dagster.semantics.windows import WindowKind
 
@@ -21,6 +21,8 @@ WINDOW_END = "window_end"
 VIEW_CONNECTOR = "view"
 # What a row's number is called among the columns that the output is over; no column of a view may be called so.
 RANK = "row_number()"
+# The event time of a query whose source declares none.
+PROCESSING_TIME = Literal(None, TIMESTAMP)
 
 
 @dataclass(frozen=True)
@@ -108,14 +110,33 @@ class Input:
 
     def handed_on(self, watermark: int | None) -> int | None:
         """The event time up to which nothing can come any more, where the source is a view that tells; else None."""
-        if watermark is None or self.source.event_time is not None or not isinstance(self.event_time, Column):
+        found = shifted(self.event_time)
+        if watermark is None or self.source.event_time is not None or found is None:
             return None
-        behind = self.source.hands_on.get(self.event_time.name)
-        return None if behind is None else watermark - behind + (self.source.watermark_lag or 0)
+        column, shift = found
+        behind = self.source.hands_on.get(column.name)
+        return None if behind is None else watermark - behind + shift + (self.source.watermark_lag or 0)
+
+    @property
+    def has_watermark(self) -> bool:
+        """Whether anything says how far the event time has come: processing time, a declaration, or a view upstream."""
+        source, used = self.source, columns_of(self.event_time)
+        if self.event_time == PROCESSING_TIME:
+            return True
+        if source.event_time is not None:
+            return follows_from(self.event_time, source.event_time) and source.watermark_lag is not None
+        return source.watermark_lag is not None or (len(used) == 1 and used <= source.hands_on.keys())
 
     def moved_to(self, watermark: int | None, latest: int | None) -> int | None:
         """The time that moves the shard's watermark: what a view that is read hands on, else that of the latest row."""
+        if not self.has_watermark:
+            return None
         return self.handed_on(watermark) if self.handed_on(0) is not None else latest
+
+    @property
+    def policy(self) -> ShardPolicy:
+        """What the source says of time. The clock moves no watermark where there is none."""
+        return self.source.policy if self.has_watermark else replace(self.source.policy, idle_timeout=None)
 
 
 @dataclass(frozen=True)
@@ -271,4 +292,4 @@ class Query:
 
     @property
     def policies(self) -> Mapping[str, ShardPolicy]:
-        return {entry.source.name: entry.source.policy for entry in self.inputs}
+        return {entry.source.name: entry.policy for entry in self.inputs}

@@ -68,6 +68,7 @@ class Reference:
         self._emitted = Emitted()
         self._gaps = Gaps(query)
         self._period_began: int | None = None
+        self._now: int | None = None
         self._side: list[SideEntry] = []
         self._counts: Counter[str] = Counter()
 
@@ -88,7 +89,8 @@ class Reference:
         return (group.window, own)
 
     def epoch(self, commits: Sequence[Commit], now: int) -> EpochResult:
-        """Take the commits in order, move the watermark, close what is due, emit."""
+        """Take the commits in order, move the watermark, close what is due, emit. Processing time never falls."""
+        self._now = now = now if self._now is None else max(now, self._now)
         self._side, self._counts = [], Counter()
         readings = [read(self.query, commit, now) for commit in commits]
         times = [

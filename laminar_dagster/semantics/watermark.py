@@ -109,24 +109,26 @@ def progress(
     shards: Mapping[str, Shard],
     policies: Mapping[str, ShardPolicy],
     now: int,
+    waiting: Iterable[str] = (),
 ) -> Progress:
     """Run the clocks over an epoch's commits, in order.
 
-    A row is judged against the watermark before its own commit, so the cut into epochs does not matter.
+    A row is judged against the watermark before its own commit, so the cut into epochs does not matter. Nor does it
+    matter for idleness: shards of which rows are `waiting` for the next epoch are as active as if this one took them.
     """
     commits = tuple(commits)
-    current = known_shards(shards, (commit.shard for commit in commits), policies, now)
+    active = {*waiting, *(commit.shard for commit in commits if commit.has_rows)}
+    current = known_shards(shards, [*active, *(commit.shard for commit in commits)], policies, now)
     by_shard = {name: policies[source_of(name)] for name in current}
-    for commit in commits:
-        if commit.has_rows:
-            current[commit.shard] = replace(current[commit.shard], active_at=now)
+    for shard in active & current.keys():
+        current[shard] = replace(current[shard], active_at=now)
     before: list[int | None] = []
     watermark = previous
     for commit in commits:
         before.append(watermark)
         current[commit.shard] = current[commit.shard].advanced(commit.max_event_time, by_shard[commit.shard])
-        active = [s.watermark for name, s in current.items() if not s.is_idle(by_shard[name], now)]
-        watermark = later(watermark, least(active))
+        awake = [s.watermark for name, s in current.items() if not s.is_idle(by_shard[name], now)]
+        watermark = later(watermark, least(awake))
     return Progress(tuple(before), current, view_watermark(watermark, current, policies, now))
 
 

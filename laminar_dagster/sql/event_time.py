@@ -9,12 +9,12 @@ from typing import Any
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Column, Expression, follows_from
-from laminar_dagster.semantics.judging import PROCESSING_TIME
 from laminar_dagster.semantics.query import (
     IN_METADATA,
     IN_QUERY,
     IN_SQL,
     IN_VIEW,
+    PROCESSING_TIME,
     VIEW_CONNECTOR,
     Input,
     Source,

@@ -23,7 +23,7 @@ from laminar_dagster.sql.clause_refusals import (
 from laminar_dagster.sql.derived_names import derived_name
 from laminar_dagster.sql.dialect import WINDOW_FUNCTIONS
 from laminar_dagster.sql.expressions import Resolver
-from laminar_dagster.sql.names import Scope, refuse_extras, substitute
+from laminar_dagster.sql.names import BOUNDS, Scope, refuse_extras, substitute, unmarked
 from laminar_dagster.sql.statements import ViewStatement
 from laminar_dagster.sql.windows import Windowing, read_window
 
@@ -262,7 +262,18 @@ def expand_star(item: Any, resolver: Resolver) -> list[Named]:
     refuse_extras(star, set(), resolver.at)
     if isinstance(item, exp.Column) and item.table.lower() not in resolver.scope.qualifiers:
         resolver.scope.find("*", item.table, where)
-    return [Named(f.name, Column(f.name, f.type)) for f in resolver.scope.fields]
+    return [*(Named(f.name, Column(f.name, f.type)) for f in resolver.scope.fields), *_bounds(resolver.scope, where)]
+
+
+def _bounds(scope: Scope, where: Span) -> list[Named]:
+    """The window's bounds, which a window adds to the rows of its source."""
+    taken = next((name for name in BOUNDS if scope.bounds and scope.has(name)), None)
+    if taken is not None:
+        raise LaminarError(
+            "LMR0104", f'* has two columns "{taken}": the source\'s own, and the bound of the window', where=where,
+            hint="Name the columns, or give the source's another name in a query in FROM.",
+        )  # fmt: skip
+    return [Named(name, unmarked(bound)) for name, bound in BOUNDS.items()] if scope.bounds else []
 
 
 def _named_item(item: Any, resolver: Resolver) -> Named:

@@ -19,7 +19,7 @@ from laminar_dagster.sql.derived_names import derived_name
 from laminar_dagster.sql.expressions import Resolver
 from laminar_dagster.sql.grouping import Grouping, all_unmarked
 from laminar_dagster.sql.inputs import expand_star
-from laminar_dagster.sql.names import Scope, is_grouped, unmarked
+from laminar_dagster.sql.names import BOUNDS, Scope, is_grouped, unmarked
 from laminar_dagster.sql.ranking import OverReader, qualified, window_call
 from laminar_dagster.sql.statements import ViewStatement
 from laminar_dagster.sql.windows import WindowUse
@@ -127,16 +127,22 @@ def select_distinct(view: ViewStatement, select: Any, rows: Scope, grouping: Gro
 
 
 def chosen_columns(select: Any, r: Resolver, over: OverReader | None = None) -> list[tuple[Named, Span]]:
-    """What SELECT lists of rows, `*` spelt out, each with its place."""
+    """What SELECT lists of rows, `*` spelt out, each with its place. A bound may be named beside `*`."""
     found: list[tuple[Named, Span]] = []
+    starred = False
     for item in select.expressions:
         where = r.at(item)
         call = window_call(item) if over is not None else None
         if over is not None and call is not None:
             found.append((_numbered(item, call, over, [named for named, _ in found]), where))
             continue
-        for named in expand_star(item, r) or [_row_item(item, r)]:
-            _check_name(named.name, [earlier for earlier, _ in found], where)
+        earlier = [named for named, _ in found]
+        columns = expand_star(item, r)
+        starred = starred or bool(columns)
+        for named in columns or [_row_item(item, r)]:
+            if starred and named in earlier and named.name in BOUNDS:
+                continue
+            _check_name(named.name, earlier, where)
             found.append((named, where))
     return found
 

@@ -10,7 +10,10 @@ from laminar_dagster.plan.build import plan_script, plan_view
 from laminar_dagster.plan.explain import explain
 from laminar_dagster.semantics.query import Query
 
-EV = "CREATE SOURCE ev (k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts) WITH (connector = 'memory');"
+EV = """
+CREATE SOURCE ev (k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts) WITH (connector = 'memory');
+CREATE SOURCE unmarked (k STRING, v BIGINT, ts TIMESTAMP) WITH (connector = 'memory');
+"""
 BARE = "CREATE SOURCE ev (k STRING, v BIGINT) WITH (connector = 'memory'%s);"
 OUT = "CREATE MATERIALIZED VIEW out AS SELECT "
 WINDOW = "FROM TUMBLE(ev, ts, INTERVAL '1' MINUTE) GROUP BY window_start, window_end, k"
@@ -18,6 +21,7 @@ GROWING = [
     f"{OUT}k, COUNT(*) AS n FROM ev GROUP BY k",
     f"{OUT}ARRAY_AGG(v) AS vs FROM ev",
     f"{OUT}window_start, COUNT(*) AS n {WINDOW} GAP FILL NULL EMIT FINAL",
+    f"{OUT}window_start, COUNT(*) AS n {WINDOW.replace('ev', 'unmarked')} EMIT CHANGES",
 ]
 BOUNDED = [
     f"{OUT}COUNT(*) AS n, SUM(v) AS s FROM ev",

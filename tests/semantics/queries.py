@@ -18,11 +18,11 @@ K, V, TS = Column("k", t.STRING), Column("v", t.BIGINT), Column("ts", t.TIMESTAM
 FIELDS = (Field("k", t.STRING), Field("v", t.BIGINT), Field("ts", t.TIMESTAMP))
 LATER = 10**18
 TEN_SECONDS = Tumble(10 * SECOND)
-EVENTS = Source("ev", "memory", FIELDS, {}, "ts", 0)
+EVENTS = Source("ev", "memory", FIELDS, {}, TS, 0)
 
 
 def source(name: str = "ev", *, lag: int = 0, **settings: Any) -> Source:
-    return Source(name, "memory", FIELDS, {}, "ts", lag, **settings)
+    return Source(name, "memory", FIELDS, {}, TS, lag, **settings)
 
 
 def reading(origin: Source, where: Expression | None = None) -> Input:

@@ -8,8 +8,7 @@ from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.build import plan_view
 from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.semantics.expressions import Call, Column
-from laminar_dagster.semantics.judging import PROCESSING_TIME
-from laminar_dagster.semantics.query import Input, TimeStep
+from laminar_dagster.semantics.query import PROCESSING_TIME, Input, TimeStep
 from laminar_dagster.semantics.time import SECOND
 from laminar_dagster.semantics.types import BIGINT, TIMESTAMP
 from tests.sql.configured import explained, query

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
@@ -151,16 +151,25 @@ class Connector(Protocol):
 
 @dataclass
 class Limit:
-    """How much one epoch may take. `take` says whether one more commit fits."""
+    """How much one epoch may take. `take` says whether one more commit fits.
+
+    `left` has the shards of which something waits behind what is taken, with the order of the first commit left.
+    """
 
     rows: int
     files: int
+    left: dict[str, int] = field(default_factory=dict)
 
     def take(self, commit: SourceCommit) -> bool:
         fits = self.rows > 0 and self.files > 0
         self.rows -= commit.estimated_rows
         self.files -= len(commit.files)
+        if not fits:
+            self.leave(commit.shard, commit.order)
         return fits
+
+    def leave(self, shard: str, order: int) -> None:
+        self.left.setdefault(shard, order)
 
 
 def open_text(path: str) -> BinaryIO:

@@ -76,6 +76,7 @@ class DeltaConnector:
                 commit = self._commit(number, physical)
             except LaminarError:
                 if found:
+                    limit.leave(self.source.name, order)
                     break
                 raise
             # Writers' clocks differ; versions never change places.

@@ -22,6 +22,7 @@ from laminar_dagster.engine.sources.paths import located
 from laminar_dagster.engine.sources.text_lines import text_sql
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.semantics.types import BIGINT, INT, STRING
+from laminar_dagster.semantics.watermark import shard_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,6 +67,9 @@ class KafkaConnector:
         commits = [self._commit(number, reach, polled, taken) for number, reach in ranges.items()]
         for commit in commits:
             limit.take(commit)
+        for number, reach in ranges.items():
+            if reach.end < waiting[number].end:
+                limit.leave(shard_name(self.source.name, number), polled)
         return [*new, *commits]
 
     def _waiting(self, number: int, reach: Reach, taken: dict[int, int]) -> Reach:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +26,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MILLISECOND = 1_000
+# Below a table: the folder of what an epoch wrote.
+EPOCH_FOLDER = re.compile(r"e(\d{10})-")
 
 
 class ViewConnector:
     """Position: the last epoch taken. A view that only appends is read from its output, any other from its changelog.
 
-    The commit carries the view's watermark, which moves also with epochs that show nothing.
+    The commit carries the view's watermark, which moves also with epochs that show nothing. Where upkeep has merged
+    what the first epochs wrote, the table as it stands is the first commit, and the epochs after it are the others.
     """
 
     keeps_ledger = False
@@ -45,12 +51,18 @@ class ViewConnector:
         return self.source.columns
 
     def pending(self, position: Any, limit: Limit) -> list[SourceCommit]:
+        epochs = self._after(position)
+        if position is None and not self._are_kept(epochs):
+            return [self.as_of(epochs[-1])]
         found: list[SourceCommit] = []
-        for commit in self._after(position):
-            taken = self._commit(commit)
-            if taken.files and not limit.take(taken) and any(c.files for c in found):
+        order = 0
+        for epoch in epochs:
+            commit = self._commit(epoch)
+            # The view's clock may have been set back; epochs never change places.
+            order = max(order, commit.order)
+            if commit.files and not limit.take(commit) and any(c.files for c in found):
                 break
-            found.append(taken)
+            found.append(replace(commit, order=order))
         return found
 
     def _after(self, position: Any) -> list[CommitRow]:
@@ -62,16 +74,39 @@ class ViewConnector:
             return []
         return reader.log.commits(limit=last.epoch - (position or 0))[::-1]
 
+    def _are_kept(self, epochs: Sequence[CommitRow]) -> bool:
+        """Whether the tables still have the files of each epoch, as the epoch wrote them."""
+        reader = StoreReader(self.root)
+        written: Counter[tuple[str, int | None]] = Counter()
+        for name in {self._table, f.CHANGELOG}:
+            for file in reader.table(name).files():
+                written[name, _epoch_of(file)] += file.rows
+        return all(written[self._table_of(e), e.epoch] >= e.counts.get("rows_out", 0) for e in epochs)
+
+    def as_of(self, epoch: CommitRow) -> SourceCommit:
+        """The view's table as it stood after an epoch, as one commit."""
+        reader = StoreReader(self.root)
+        table = reader.table(f.OUTPUT)
+        shown = [
+            SourceFile(str(table.root / file.path), file.size, file.rows) for file in reader.files(f.OUTPUT, epoch)
+        ]
+        files = Footers(self.source, self.source.watermark_column).of(shown)
+        return SourceCommit(self.source.name, str(epoch.epoch), 0, files, snapshot=True, watermark=epoch.watermark)
+
+    def _table_of(self, epoch: CommitRow) -> str:
+        return f.CHANGELOG if epoch.epoch_kind in CORRECTIONS else self._table
+
     def _commit(self, commit: CommitRow) -> SourceCommit:
         correction = commit.epoch_kind in CORRECTIONS
-        name = f.CHANGELOG if correction else self._table
+        name = self._table_of(commit)
         version = commit.tables.get(name)
         files: list[SourceFile] = []
         if commit.counts.get("rows_out", 0):
             table = StoreReader(self.root).table(name)
-            written = [file for file in table.files_at(version) if _is_of(file, commit.epoch)]
+            written = [file for file in table.files_at(version) if _epoch_of(file) == commit.epoch]
             files = [SourceFile(str(table.root / file.path), file.size, file.rows) for file in written]
-            if sum(file.rows or 0 for file in files) < commit.counts["rows_out"]:
+            there = sum(file.rows or 0 for file in files if Path(file.path).exists())
+            if there < commit.counts["rows_out"]:
                 raise self._forgotten(commit.epoch)
         described = Footers(self.source, self.source.watermark_column).of(files) if files else ()
         order = commit.processing_time // MILLISECOND
@@ -101,11 +136,25 @@ class ViewConnector:
         return max([int(commit.id) for commit in commits] + [position or 0])
 
     def frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
-        weight = (Field(WEIGHT_COLUMN, BIGINT),) if self.source.takes_retractions else ()
-        return parquet_frame(spark, (*self.fields(), *weight), [commit for commit in commits if commit.files])
+        """The table's rows have no weight: each is there once."""
+        snapshots = [commit for commit in commits if commit.snapshot and commit.files]
+        epochs = [commit for commit in commits if not commit.snapshot and commit.files]
+        weighted = self.source.takes_retractions
+        frames = []
+        if snapshots:
+            rows = parquet_frame(spark, self.fields(), snapshots)
+            frames.append(rows.selectExpr("*", f"1L AS {WEIGHT_COLUMN}") if weighted else rows)
+        if epochs or not frames:
+            weight = (Field(WEIGHT_COLUMN, BIGINT),) if weighted else ()
+            frames.append(parquet_frame(spark, (*self.fields(), *weight), epochs))
+        return reduce(lambda one, other: one.unionByName(other), frames)
 
 
-def _is_of(file: DataFile, epoch: int) -> bool:
-    """Whether an epoch wrote the file, of its own rows: the first correction of a view that only appended also writes
-    down what came before."""
-    return file.path.startswith(f"e{epoch:010d}-") and int(file.high.get(EPOCH, epoch)) == epoch
+def _epoch_of(file: DataFile) -> int | None:
+    """The epoch that wrote the file, of its own rows; None where it is a merge, or has rows of others.
+
+    The first correction of a view that only appended also writes down what came before.
+    """
+    written = EPOCH_FOLDER.match(file.path)
+    epoch = None if written is None else int(written[1])
+    return epoch if epoch == int(file.high.get(EPOCH, epoch or 0)) else None

@@ -1,0 +1,1 @@
+CREATE MATERIALIZED VIEW totals AS SELECT *, window_start FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE) EMIT FINAL;

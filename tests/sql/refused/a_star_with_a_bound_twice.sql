@@ -1,0 +1,2 @@
+CREATE SOURCE bounded (window_start TIMESTAMP, ts TIMESTAMP, WATERMARK FOR ts) WITH (connector = 'memory');
+CREATE MATERIALIZED VIEW totals AS SELECT * FROM TUMBLE(bounded, ts, INTERVAL '1' MINUTE) EMIT FINAL;
