@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -57,12 +59,20 @@ def _no_second_user() -> str | None:
     return None if SECOND_USER in {user.pw_name for user in pwd.getpwall()} else f"there is no user {SECOND_USER}"
 
 
+def _no_mounts() -> str | None:
+    if shutil.which("unshare") is None:
+        return "there is no `unshare`"
+    done = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
+    return None if done.returncode == 0 else "this user may not make a mount namespace"
+
+
 def _no_process_files() -> str | None:
     return None if Path("/proc/self/environ").exists() else "there is no /proc, by which processes are told apart"
 
 
 CHROMIUM = Need("the web interface, in a browser", _no_chromium, "`make browser` installs one, or says how.")
 KAFKA = Need("a Kafka broker", _no_kafka_jars, "Its jars come from Maven Central: run once with a network.")
+MOUNTS = Need("disks that only one process sees", _no_mounts, "Run the tests as root, on Linux.")
 PROCESS_FILES = Need("processes that are left over", _no_process_files, "Run the tests on Linux.")
 TWO_USERS = Need("another user of the machine", _no_second_user, "Run the tests as root, in a container.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from laminar_dagster.engine.sources.commits import SourceCommit
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT, RAW
 from laminar_dagster.engine.unique_columns import unique_columns
+from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.bounds import falls_back
 from laminar_dagster.plan.plan import WEIGHT_COLUMN
 from laminar_dagster.semantics.expressions import Column
@@ -188,8 +189,19 @@ def _times(runtime: Runtime, commits: Sequence[SourceCommit], frame: DataFrame, 
         return tuple(_from_footers(commit) for commit in commits)
     by_file = _measured(runtime, frame)
     unknown = by_file.keys() - {file.url for commit in commits for file in commit.files}
-    assert not unknown, f"Spark spells these files in another way, and their rows would be lost: {unknown}"
+    if unknown:
+        raise _unknown_files(unknown)
     return tuple(_from_measure(commit, by_file) for commit in commits)
+
+
+def _unknown_files(found: Iterable[str]) -> LaminarError:
+    return LaminarError(
+        "LMR0406",
+        "rows come from files that this epoch did not ask for",
+        detail="Spark names them: " + ", ".join(sorted(found)[:3]),
+        hint="This is a defect of laminar: please report it, with the names. Until then, rename the source's files.",
+        committed="Nothing of this epoch is committed; all earlier epochs stand.",
+    )
 
 
 def reads_the_watermark_column(entry: Input) -> bool:

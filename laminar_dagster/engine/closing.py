@@ -131,17 +131,14 @@ def _write_results(runtime: Runtime, finished: DataFrame, now: int, closing: Clo
     keeps = counts["failed"] and query.side_output.keeps("error")
     failures = write_failures(runtime, finished, now, counts["failed"]) if keeps else []
     return Emitted(
-        files, failures, rows=counts["rows"], failed=counts["failed"],
+        files, failures, rows=sum(file.rows for file in files), failed=counts["failed"],
         filled=counts.get("filled", 0),
     )  # fmt: skip
 
 
 def _measures(query: Query) -> dict[str, str]:
     """What an epoch counts of its results."""
-    measures = {
-        "rows": f"coalesce(sum(CASE WHEN _reason IS NULL THEN {query.repeats or '1L'} END), 0L)",
-        "failed": "count_if(_reason IS NOT NULL AND _reason <> '')",
-    }
+    measures = {"failed": "count_if(_reason IS NOT NULL AND _reason <> '')"}
     filled = {"filled": f"count_if(_reason IS NULL AND {FILLED})"}
     return measures if query.gap_fill is None else measures | filled
 

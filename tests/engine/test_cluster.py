@@ -6,9 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+
+from tests.machine import MOUNTS
 
 SQL = """
 CREATE SOURCE ev (k STRING, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts)
@@ -50,3 +55,33 @@ def test_a_cluster_that_cannot_be_had_is_told_with_sparks_own_reason(project: Pa
     assert done.returncode == 1
     assert "[LMR0505]" in done.stderr
     assert "512 MiB/worker but requested 1024 MiB/executor" in done.stderr
+
+
+ROWS = 310_000
+
+
+@pytest.mark.spark
+def test_rows_that_executors_write_elsewhere_are_missed_before_anything_is_committed(
+    tmp_path: Path, connect_url: str
+) -> None:
+    """The command line runs in a mount namespace of its own, where `data` is another disk than the server's."""
+    MOUNTS.require()
+    for folder in ("sql", "landing", "data", "another"):
+        (tmp_path / folder).mkdir()
+    sql = SQL.replace("'json'", "'parquet'").replace("'1' MINUTE", "'1' DAY")
+    (tmp_path / "sql" / "view.sql").write_text(sql, encoding="utf-8")
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    columns = {
+        "k": pa.array(range(ROWS), pa.int64()).cast(pa.string()),
+        "v": pa.array([1] * ROWS, pa.int64()),
+        "ts": pa.array([start] * ROWS, pa.timestamp("us", tz="UTC")),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "landing" / "0.parquet")
+    command = f"mount --bind another data && exec {sys.executable} -m laminar_dagster.cli run"
+    environment = {**os.environ, "LAMINAR_SPARK": connect_url}
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, env=environment
+    )
+    assert (done.returncode, "[LMR0515]" in done.stderr) == (1, True), done.stderr
+    assert f"Spark wrote {ROWS} rows, and this process finds 0 of them" in done.stderr
+    assert laminar(tmp_path, "run", LAMINAR_SPARK=connect_url).returncode == 0
