@@ -14,9 +14,10 @@ from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, S
 from laminar_dagster.cli.run import delivered_data, print_delivered
 from laminar_dagster.cli.values import plain_row, shown_row
 from laminar_dagster.engine.crash import crash_point_from_environment
+from laminar_dagster.engine.same_query import require_store_of
 from laminar_dagster.engine.session import open_session
 from laminar_dagster.errors import LaminarError
-from state_store import CommitRow
+from state_store import CommitRow, StoreReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,6 +87,7 @@ class Request:
 
         found = project_of(self.project, self.data)
         plan = found.plan(self.view)
+        require_store_of(plan, StoreReader(found.store(self.view)))
         options = RunOptions(after_write=crash_point_from_environment(), maintenance=found.maintenance)
         with Console(stderr=True).status("computing windows anew"):
             session = open_session(found.spark_settings(self.spark))

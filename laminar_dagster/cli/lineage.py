@@ -14,6 +14,7 @@ from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, ViewArgument, project_of
 from laminar_dagster.engine.origins import Origin, origins
+from laminar_dagster.engine.same_query import require_store_of
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.time import to_iso
@@ -35,10 +36,12 @@ def lineage(
 ) -> None:
     """Print which commits of the sources reached which partitions of a view, epoch by epoch, corrections included."""
     found = project_of(project, data)
-    query = found.plan(view).query
+    plan, reader = found.plan(view), StoreReader(found.store(view))
+    query = plan.query
     if partition is not None:
         _require_partition(query, partition)
-    listed = origins(query, StoreReader(found.store(view)))
+    require_store_of(plan, reader)
+    listed = origins(query, reader)
     shown = [o for o in listed if partition is None or o.reaches(partition)][-limit:]
     if as_json:
         typer.echo(json.dumps({"view": view, "partition": partition, "origins": [_data(o) for o in shown]}))

@@ -10,6 +10,7 @@ import typer
 
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, project_of
 from laminar_dagster.engine.crash import crash_point_from_environment
+from laminar_dagster.errors import LaminarError
 from state_store import StoreError
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ def maintain(
 
 
 def maintain_and_report(plan: Plan, project: Project, as_json: bool) -> bool:
-    """Maintain one view. A view that is being run does not keep the others from being maintained."""
+    """Maintain one view. One that is being run, or whose SQL was changed, does not keep the others from it."""
     view = plan.query.view
     try:
         found = maintained(plan, project)
-    except StoreError as error:
+    except (LaminarError, StoreError) as error:
         typer.echo(f"error: {view}: {error.render()}", err=True)
         if as_json:
             typer.echo(json.dumps({"view": view, "error": error.code}))
@@ -55,5 +56,5 @@ def maintained(plan: Plan, project: Project) -> dict[str, int] | None:
     from laminar_dagster.engine.maintenance import maintain_view
 
     root, crash = project.store(plan.query.view), crash_point_from_environment()
-    done = maintain_view(plan.query, root, project.maintenance, crash)
+    done = maintain_view(plan, root, project.maintenance, crash)
     return None if done is None else asdict(done)

@@ -17,7 +17,7 @@ from laminar_dagster.engine.metrics import PREFIX, Sample, samples_of
 from laminar_dagster.engine.open_metrics import open_metrics
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.time import to_iso
-from state_store import StoreReader
+from state_store import StoreError, StoreReader
 
 if TYPE_CHECKING:
     from laminar_dagster.engine.project import Project
@@ -40,20 +40,29 @@ def metrics(
     """Print the metrics of views: rows and their fates, windows, watermarks and their lag, how long epochs take."""
     if form not in PRINTERS:
         raise LaminarError("LMR0706", f'unknown format "{form}"', hint=f"One of: {', '.join(PRINTERS)}.")
-    samples = samples_in(project_of(project, data), view)
+    samples, is_whole = samples_in(project_of(project, data), view)
     if otlp is None:
         PRINTERS[form](samples)
-        return
-    from laminar_dagster.engine.otel import push
+    else:
+        from laminar_dagster.engine.otel import push
 
-    push(samples, otlp)
-    typer.echo(f"{len(samples)} value(s) sent to {otlp}")
+        push(samples, otlp)
+        typer.echo(f"{len(samples)} value(s) sent to {otlp}")
+    raise typer.Exit(0 if is_whole else 1)
 
 
-def samples_in(project: Project, view: str | None) -> list[Sample]:
+def samples_in(project: Project, view: str | None) -> tuple[list[Sample], bool]:
+    """The metrics, and whether every view has told its own: one that cannot does not keep the others from telling."""
     plans = project.chosen([view] if view else None)
-    found = [samples_of(plan, StoreReader(project.store(plan.query.view))) for plan in plans]
-    return [sample for samples in found for sample in samples]
+    found: list[Sample] = []
+    is_whole = True
+    for plan in plans:
+        try:
+            found += samples_of(plan, StoreReader(project.store(plan.query.view)))
+        except (LaminarError, StoreError) as error:
+            is_whole = False
+            typer.echo(f"error: {plan.query.view}: {error.render()}", err=True)
+    return found, is_whole
 
 
 def _print_table(samples: list[Sample]) -> None:

@@ -15,6 +15,7 @@ from laminar_dagster.cli.options import DataOption, EpochOption, JsonOption, Pro
 from laminar_dagster.cli.values import lasting, plain_row, sized
 from laminar_dagster.engine.clock_report import standings
 from laminar_dagster.engine.open_windows import open_windows as windows_of
+from laminar_dagster.engine.same_query import require_same_query
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import SIDE_OUTPUT_KINDS, Query
 from laminar_dagster.semantics.time import SECOND, to_iso
@@ -46,6 +47,8 @@ def state(
     if commit is None:
         typer.echo(json.dumps({"view": view, "epoch": None}) if as_json else f"{view}: no epoch yet")
         return
+    if not history:
+        require_same_query(plan, commit, commit)
     content = {"epochs": epochs(reader, commit.epoch, limit)} if history else snapshot(plan, reader, commit)
     if as_json:
         typer.echo(json.dumps({"view": view, **content}))

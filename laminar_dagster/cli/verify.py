@@ -10,8 +10,10 @@ from rich.console import Console
 
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, SparkOption, ViewArgument, project_of
 from laminar_dagster.cli.values import plain_row, shown_row
+from laminar_dagster.engine.same_query import require_store_of
 from laminar_dagster.engine.session import open_session
 from laminar_dagster.semantics.time import to_iso
+from state_store import StoreReader
 
 if TYPE_CHECKING:
     from laminar_dagster.engine.verifying import Difference, Verified
@@ -33,6 +35,7 @@ def verify(
     found = project_of(project, data)
     plan = found.plan(view)
     require_window(plan.query)
+    require_store_of(plan, StoreReader(found.store(view)))
     bounds = {"since": since, "to": to}
     range_ = Range(**{name: moment_of(text) for name, text in bounds.items() if text is not None})
     with Console(stderr=True).status("recomputing"):

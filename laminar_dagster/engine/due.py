@@ -12,6 +12,7 @@ from pathlib import Path
 
 from laminar_dagster.engine.committed import open_timers, positions
 from laminar_dagster.engine.runtime import Carried, Clocks
+from laminar_dagster.engine.same_query import require_same_query_throughout
 from laminar_dagster.engine.sinks.delivering import position_of
 from laminar_dagster.engine.sources.registry import connect
 from laminar_dagster.engine.updating import period_passed
@@ -44,9 +45,11 @@ class Views:
 
 
 def why_due(views: Views, view: str, now: int) -> str | None:
-    """What a tick at this time would do, in words; None if nothing."""
-    query, reader = views.plans[view].query, views.reader(view)
-    tail = reader.tail() if reader.exists else None
+    """What a tick at this time would do, in words; None if nothing. LMR0405 where a tick would be refused."""
+    plan, reader = views.plans[view], views.reader(view)
+    query, tail = plan.query, reader.tail() if reader.exists else None
+    if tail is not None:
+        require_same_query_throughout(plan, tail)
     if tail is not None and tail.unfinished is not None:
         return f"epoch {tail.unfinished.epoch} is planned and not finished"
     commit = None if tail is None else tail.commit

@@ -15,7 +15,9 @@ from laminar_dagster.engine.changelog_folding import fold_if_due
 from laminar_dagster.engine.closing import closed_until
 from laminar_dagster.engine.compaction import compact_if_due
 from laminar_dagster.engine.runtime import Runtime
+from laminar_dagster.engine.same_query import require_same_query_throughout
 from laminar_dagster.engine.shown import END
+from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import Query
 from state_store import MaintenancePolicy, StoreReader, StoreWriter
 from state_store import format as f
@@ -42,13 +44,16 @@ class MaintainedView(Maintained):
 
 
 def maintain_view(
-    query: Query, root: Path, policy: MaintenancePolicy, after_write: Callable[[str], None] = lambda _: None
+    plan: Plan, root: Path, policy: MaintenancePolicy, after_write: Callable[[str], None] = lambda _: None
 ) -> MaintainedView | None:
-    """All that is due in a view's store; None if it has no epoch yet. StoreBusyError while the view is run."""
+    """All that is due in a view's store; None if it has no epoch yet. StoreBusyError while the view is run.
+
+    LMR0405 where the store was built with another query: what is due follows from the query.
+    """
     if not StoreReader(root).exists:
         return None
     with StoreWriter(root, after_write=after_write) as store:
-        done = maintain(store, query, policy)
+        done = maintain(store, plan, policy)
         oldest = max(store.readable.get(name, 1) for name in f.TABLES)
     return MaintainedView(done.merged, done.deleted, oldest)
 
@@ -62,12 +67,13 @@ def maintain_after_epoch(runtime: Runtime, policy: MaintenancePolicy) -> Maintai
     return Maintained(merged, vacuum_if_due(store, policy, _rewritten(query)))
 
 
-def maintain(store: StoreWriter, query: Query, policy: MaintenancePolicy) -> Maintained:
+def maintain(store: StoreWriter, plan: Plan, policy: MaintenancePolicy) -> Maintained:
     """All that is due and needs no Spark, however much it is. The state itself is merged by runs of the view.
 
     While an epoch is planned and not finished, nothing is merged: its plan has pinned the tables as they are.
     """
-    tail = store.tail()
+    query, tail = plan.query, store.tail()
+    require_same_query_throughout(plan, tail)
     merged = 0
     if tail.commit is not None and tail.unfinished is None:
         merged += _fold_history(store, query, policy)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from laminar_dagster.engine.clock_report import standings
 from laminar_dagster.engine.in_process_sql import connection, parquet, text
 from laminar_dagster.engine.open_windows import open_sessions
+from laminar_dagster.engine.same_query import require_same_query
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.alignment import Standing
 from laminar_dagster.semantics.windows import Session
@@ -180,7 +181,7 @@ METRICS = (
 
 
 def samples_of(plan: Plan, reader: StoreReader) -> list[Sample]:
-    """The metrics of a view as of its last epoch; none before the first."""
+    """The metrics of a view as of its last epoch; none before the first. LMR0405 where another query made them."""
     facts = facts_of(plan, reader) if reader.exists else None
     view = plan.query.view
     return [] if facts is None else [sample for metric in METRICS for sample in _samples(metric, view, facts)]
@@ -190,6 +191,7 @@ def facts_of(plan: Plan, reader: StoreReader) -> Facts | None:
     commit = reader.commit()
     if commit is None:
         return None
+    require_same_query(plan, commit, commit)
     paths = reader.epochs.absolute(reader.epochs.files())
     commits = f"{parquet(paths)} WHERE kind = 'commit' AND epoch <= {commit.epoch}"
     with connection() as db:

@@ -26,6 +26,7 @@ from laminar_dagster.engine.maintenance import maintain_after_epoch
 from laminar_dagster.engine.pending import pending
 from laminar_dagster.engine.quotas import up_to_the_limits
 from laminar_dagster.engine.runtime import TOLD, WAITING, Carried, Clocks, Runtime, Told
+from laminar_dagster.engine.same_query import require_same_query, standing
 from laminar_dagster.engine.side_output import pinned_options
 from laminar_dagster.engine.sinks.delivering import Deliveries
 from laminar_dagster.engine.sinks.targets import Surroundings
@@ -36,7 +37,7 @@ from laminar_dagster.engine.updating import period_passed
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.fingerprint import fingerprint, settings_fingerprint
 from laminar_dagster.plan.plan import Plan
-from laminar_dagster.semantics.time import from_datetime, to_iso
+from laminar_dagster.semantics.time import from_datetime
 from laminar_dagster.semantics.watermark import later, progress
 from laminar_dagster.semantics.windows import Window
 from state_store import CommitRow, MaintenancePolicy, PlanRow, StoreWriter
@@ -115,7 +116,7 @@ class ViewRun:
         commit = tail.commit
         if commit is None:
             return
-        _same_query(self.runtime, commit.fingerprint, _standing(commit))
+        require_same_query(self.runtime.plan, commit, commit)
         self.runtime.clocks = Clocks.from_json(commit.watermark, commit.shards)
         reader = self.runtime.store.reader()
         self.runtime.positions = positions(reader, commit)
@@ -171,14 +172,14 @@ class ViewRun:
         if self.options.replan and self._untouched(planned):
             self.runtime.store.cancel(planned)
             return None
-        _same_query(self.runtime, planned.fingerprint, _standing(self.last))
-        _same_settings(self.runtime, planned, _standing(self.last))
+        require_same_query(self.runtime.plan, planned, self.last)
+        _same_settings(self.runtime, planned, standing(self.last))
         self._require_sources(pinned_commits(planned))
         return self.runtime.store.claim(planned)
 
     def _require_sources(self, commits: list[SourceCommit]) -> None:
         """What was planned must still be there to be read."""
-        view, committed = self.runtime.plan.query.view, _standing(self.last)
+        view, committed = self.runtime.plan.query.view, standing(self.last)
         require_files(commits, view, committed)
         for name, connector in self.runtime.connectors.items():
             if isinstance(connector, KafkaConnector):
@@ -188,7 +189,7 @@ class ViewRun:
         """Where a source file is the cause of a failure, say that, and not what Spark made of it."""
         commits = pinned_commits(planned)
         self._require_sources(commits)
-        require_readable(commits, _standing(self.last))
+        require_readable(commits, standing(self.last))
 
     def _untouched(self, planned: PlanRow) -> bool:
         landed = [n for n in f.TABLES if (self.runtime.store.table(n).landed(EPOCH_APPLICATION) or 0) >= planned.epoch]
@@ -198,7 +199,7 @@ class ViewRun:
                 f"epoch {planned.epoch} cannot be planned anew: part of it is already in the tables",
                 detail=f"landed: {', '.join(landed)}",
                 hint="Put the missing source files back and run again without --replan.",
-                committed=_standing(self.last),
+                committed=standing(self.last),
             )
         return True
 
@@ -268,7 +269,7 @@ class ViewRun:
         """What a correction would change; nothing of it is written."""
         require_correctable(self.runtime.plan.query)
         if self.unfinished is not None:
-            raise _cut_short(self.runtime.plan.query.view, self.unfinished.epoch, _standing(self.last))
+            raise _cut_short(self.runtime.plan.query.view, self.unfinished.epoch, standing(self.last))
         planned = self._planned(correction)
         if planned is None or not is_due(self.runtime, planned):
             yield None
@@ -341,19 +342,6 @@ class ViewRun:
         return after
 
 
-def _same_query(runtime: Runtime, built_with: str, committed: str) -> None:
-    query = runtime.plan.query
-    if built_with != runtime.fingerprint:
-        decided = f"; EMIT {query.emit.sql} was chosen for sink {query.emit_for}" if query.emit_for else ""
-        raise LaminarError(
-            "LMR0405",
-            f'view "{query.view}" is not the query that its state was built with',
-            detail=f"state: plan {built_with}; SQL now: plan {runtime.fingerprint}{decided}",
-            hint="Restore the SQL, give the changed view a new name, or run it in another data directory.",
-            committed=committed,
-        )
-
-
 def _same_settings(runtime: Runtime, planned: PlanRow, committed: str) -> None:
     if planned.sources[SETTINGS] != settings_fingerprint(runtime.plan):
         raise LaminarError(
@@ -365,12 +353,6 @@ def _same_settings(runtime: Runtime, planned: PlanRow, committed: str) -> None:
             "run with --replan.",
             committed=committed,
         )
-
-
-def _standing(commit: CommitRow | None) -> str:
-    if commit is None:
-        return "Nothing is committed yet."
-    return f"Epoch {commit.epoch} is committed (at {to_iso(commit.written_at)}), and all before it."
 
 
 def _cut_short(view: str, epoch: int, committed: str) -> LaminarError:

@@ -20,6 +20,7 @@ from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
 from laminar_dagster.engine.late_rows import corrected_ranges
 from laminar_dagster.engine.recomputing import PASSES, shows_hidden
 from laminar_dagster.engine.run import RunOptions, ViewRun, open_view
+from laminar_dagster.engine.same_query import require_store_of
 from laminar_dagster.engine.shown import END, START
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.plan import Plan
@@ -80,6 +81,7 @@ def verify(plan: Plan, spark: SparkSession, *, project: Path, data: Path, range_
     """Compare a view with what its sources say; None if nothing is closed in both."""
     require_window(plan.query)
     reader = StoreReader(data / plan.query.view)
+    require_store_of(plan, reader)
     commit = reader.commit() if reader.exists else None
     if commit is None:
         return None

@@ -11,6 +11,7 @@ import duckdb
 
 from laminar_dagster.engine.clock_report import standings
 from laminar_dagster.engine.in_process_sql import connection
+from laminar_dagster.engine.same_query import require_same_query
 from laminar_dagster.engine.window_evidence import Evidence, Held, Keys, Turn
 from laminar_dagster.errors import LaminarError, did_you_mean
 from laminar_dagster.plan.plan import Plan
@@ -74,6 +75,7 @@ def accounts(plan: Plan, reader: StoreReader, commit: CommitRow, moment: int, ke
     window = plan.query.window
     if window is None:
         raise _refused(f'view "{plan.query.view}" has no window')
+    require_same_query(plan, commit, commit)
     _known_keys(plan.query, keys)
     with connection() as db:
         evidence = Evidence(plan, reader, commit, db, keys)

@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 
 from laminar_dagster.engine.project import Project
+from laminar_dagster.engine.same_query import require_same_query, require_store_of
 from laminar_dagster.engine.soundness import Faults, changelog_against_table, repeated_results, sampled_window
 from laminar_dagster.engine.verifying import Range, verify
 from laminar_dagster.engine.window_account import moment_of
@@ -19,6 +20,7 @@ from laminar_dagster.integration.resource import LaminarResource
 from laminar_dagster.integration.session_log import told_session
 from laminar_dagster.integration.summary import markdown_table
 from laminar_dagster.integration.translator import ViewAssets
+from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.time import SECOND, from_datetime, to_iso
 from state_store import CommitRow, StoreReader
@@ -52,9 +54,13 @@ class Measured:
 class Looked:
     """A view as its last commit left it, and its last epochs, newest first."""
 
-    query: Query
+    plan: Plan
     reader: StoreReader
     commits: list[CommitRow]
+
+    @property
+    def query(self) -> Query:
+        return self.plan.query
 
     @property
     def last(self) -> CommitRow:
@@ -72,7 +78,7 @@ def measured(name: str, view: ViewAssets, project: Project, epochs: int) -> Meas
     commits = reader.log.commits(limit=epochs) if reader.exists else []
     if not commits:
         return Measured(None, note="no epoch yet")
-    return MEASURES[name](Looked(view.plan.query, reader, commits))
+    return MEASURES[name](Looked(view.plan, reader, commits))
 
 
 def _watermark_lag(looked: Looked) -> Measured:
@@ -84,12 +90,14 @@ def _watermark_lag(looked: Looked) -> Measured:
 
 
 def _duplicates(looked: Looked) -> Measured:
+    require_same_query(looked.plan, looked.last, looked.last)
     since = looked.commits[-1].epoch - 1
     found = repeated_results(looked.query, looked.reader, looked.last, since)
     return _of_faults(found, "rows of this view are results of their own")
 
 
 def _changelog(looked: Looked) -> Measured:
+    require_same_query(looked.plan, looked.last, looked.last)
     found = changelog_against_table(looked.query, looked.reader, looked.last)
     return _of_faults(found, "the view has no changelog: nothing in its table was ever corrected")
 
@@ -115,7 +123,9 @@ def verified(
 ) -> Measured:
     """Replays the view beside itself and compares the windows asked for, or one by chance."""
     project, plan = resource.located(view.project), view.plan
-    range_ = _asked(since, to) or _sampled(plan.query, StoreReader(project.store(view.name)))
+    reader = StoreReader(project.store(view.name))
+    require_store_of(plan, reader)
+    range_ = _asked(since, to) or _sampled(plan.query, reader)
     if range_ is None:
         return Measured(None, note="no closed window to compare")
     session = told_session(resource, project, log)

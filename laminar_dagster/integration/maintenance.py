@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from laminar_dagster.engine.project import Project
+from laminar_dagster.errors import LaminarError
 from laminar_dagster.integration.factory import Factory
 from laminar_dagster.integration.failures import shown_in_dagster
 from laminar_dagster.plan.plan import Plan
@@ -31,11 +32,28 @@ def maintenance_asset(factory: Factory, name: str) -> dg.AssetsDefinition:
     def maintain(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         project: Project = getattr(context.resources, factory.resource_key).located(factory.project)
         with shown_in_dagster():
-            rows = [_maintained(context, plan, project) for plan in factory.plans.values()]
+            rows, refused = _all_maintained(context, list(factory.plans.values()), project)
+            if refused is not None:
+                raise refused
         return dg.MaterializeResult(metadata=_metadata(rows))
 
     (bound,) = factory.bound([maintain])
     return bound
+
+
+def _all_maintained(
+    context: dg.AssetExecutionContext, plans: list[Plan], project: Project
+) -> tuple[list[dict[str, Any]], LaminarError | None]:
+    """A view whose SQL was changed does not keep the others from being maintained; its error is given at the end."""
+    rows: list[dict[str, Any]] = []
+    refused: LaminarError | None = None
+    for plan in plans:
+        try:
+            rows.append(_maintained(context, plan, project))
+        except LaminarError as error:
+            context.log.error(error.render())
+            refused = refused or error
+    return rows, refused
 
 
 def _maintained(context: dg.AssetExecutionContext, plan: Plan, project: Project) -> dict[str, Any]:
@@ -44,7 +62,7 @@ def _maintained(context: dg.AssetExecutionContext, plan: Plan, project: Project)
 
     view = plan.query.view
     try:
-        done = maintain_view(plan.query, project.store(view), project.maintenance)
+        done = maintain_view(plan, project.store(view), project.maintenance)
     except StoreBusyError:
         context.log.warning(f"{view} is being run, and is left for the next time")
         return dict.fromkeys(COLUMNS, 0) | {"view": view, "busy": 1}

@@ -31,8 +31,15 @@ def update(k: str, old: int, new: int) -> list[Change]:
 class Changelog:
     """A view's store; each `commit` is an epoch."""
 
-    def __init__(self, root: Path, data: pa.Schema = DATA, after_write: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        data: pa.Schema = DATA,
+        after_write: Callable[[str], None] = lambda _: None,
+        query: str = "f",
+    ) -> None:
         self.root = root
+        self.query = query
         self.schema = changelog_schema(data)
         self.after_write = after_write
 
@@ -40,7 +47,7 @@ class Changelog:
         """An epoch with these changes, scattered over so many files; gives its number."""
         with self.writer() as store:
             epoch = self.land(store, *changes, files=files)
-            finish(store, epoch)
+            finish(store, epoch, self.query)
         return epoch
 
     def writer(self) -> StoreWriter:
@@ -67,9 +74,9 @@ class Changelog:
         store.land(f.CHANGELOG, epoch, schema=self.schema, partition_by=["_epochs"], add=files)
 
 
-def finish(store: StoreWriter, epoch: int) -> None:
+def finish(store: StoreWriter, epoch: int, query: str = "f") -> None:
     versions = store.versions(f.TABLES)
-    store.finish(CommitRow(epoch, "tick", store.run_id, 0, "f", None, {}, {}, versions, {}))
+    store.finish(CommitRow(epoch, "tick", store.run_id, 0, query, None, {}, {}, versions, {}))
 
 
 def changelog_rows(epoch: int, changes: Iterable[Change]) -> list[dict[str, Any]]:

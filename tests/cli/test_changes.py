@@ -13,6 +13,8 @@ import pytest
 
 from laminar_dagster.cli import main
 from laminar_dagster.engine.changelog_folding import fold_changelog
+from laminar_dagster.plan.build import plan_script
+from laminar_dagster.plan.fingerprint import fingerprint
 from state_store import CommitRow, changelog
 from state_store import format as f
 from tests.changes.changelogs import Changelog, finish, row, update
@@ -155,11 +157,12 @@ def test_maintain_folds_history_at_once_and_an_epoch_before_it_says_how_to_resum
     (tmp_path / "laminar.toml").write_text(KEEP_LITTLE)
     (tmp_path / "sql").mkdir()
     (tmp_path / "sql" / "views.sql").write_text(CORRECTED)
-    totals = Changelog(tmp_path / "data" / "totals")
+    query = fingerprint(plan_script(CORRECTED)[0])
+    totals = Changelog(tmp_path / "data" / "totals", query=query)
     totals.commit(("+I", row("a", 1)))
     with totals.writer() as store:
         for n in range(1, 11):
-            finish(store, totals.land(store, *update("a", n, n + 1)))
+            finish(store, totals.land(store, *update("a", n, n + 1)), query)
     assert laminar("maintain", root=tmp_path)[0] == 0
     totals.commit(("+I", row("b", 1)))
     code, _, err = laminar("changes", "totals", "--since", "1", root=tmp_path)

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 from laminar_dagster.cli.app import app
 from laminar_dagster.engine.project import Project
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.plan.build import plan_script
+from laminar_dagster.plan.fingerprint import fingerprint
 from state_store import StoreError, StoreWriter
 from tests.state_store.small_epochs import EAGER, run
 
@@ -23,6 +25,7 @@ CREATE MATERIALIZED VIEW per_minute AS
 SELECT window_start, COUNT(*) AS n FROM TUMBLE(sales, at, INTERVAL '1' MINUTE)
 GROUP BY window_start, window_end EMIT ON WINDOW CLOSE;
 """
+QUERY = fingerprint(plan_script(SQL)[0])
 KEEP_FEW = 'retain_epochs = 3\nretain_state = "0 seconds"\nretain_results = "0 seconds"\n'
 
 
@@ -45,7 +48,7 @@ def laminar(root: Path, *arguments: str) -> Any:
 def worn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose view has twelve epochs behind it, of which five are kept."""
     root = a_project(tmp_path_factory.mktemp("worn"))
-    run(root / "data" / "per_minute", range(1, 13), EAGER)
+    run(root / "data" / "per_minute", range(1, 13), EAGER, query=QUERY)
     return root
 
 
@@ -70,11 +73,11 @@ def test_a_forgotten_epoch_is_an_error_and_its_counts_are_still_told(worn: Path)
 
 def test_maintain_does_now_what_the_settings_ask_for(tmp_path: Path) -> None:
     root = a_project(tmp_path)
-    run(root / "data" / "per_minute", range(1, 18))
+    run(root / "data" / "per_minute", range(1, 18), query=QUERY)
     before = json.loads(laminar(root, "maintain", "--json").stdout)
     assert (before["view"], before["oldest_epoch"]) == ("per_minute", 1)
     assert before["merged"] > 40
-    run(root / "data" / "per_minute", range(1, 21))
+    run(root / "data" / "per_minute", range(1, 21), query=QUERY)
     (root / "laminar.toml").write_text(KEEP_FEW)
     assert "can be read as of epoch 18 and later" in laminar(root, "maintain", "per_minute").stdout
     after = json.loads(laminar(root, "maintain", "--json").stdout)
@@ -84,7 +87,7 @@ def test_maintain_does_now_what_the_settings_ask_for(tmp_path: Path) -> None:
 def test_maintain_says_what_it_cannot_do(tmp_path: Path) -> None:
     root = a_project(tmp_path)
     assert laminar(root, "maintain").stdout == "per_minute: no epoch yet\n"
-    run(root / "data" / "per_minute", range(1, 3))
+    run(root / "data" / "per_minute", range(1, 3), query=QUERY)
     with StoreWriter(root / "data" / "per_minute"):
         found = laminar(root, "maintain", "--json")
     assert found.exit_code == 1

@@ -11,6 +11,8 @@ import pyarrow as pa
 from typer.testing import CliRunner
 
 from laminar_dagster.cli.app import app
+from laminar_dagster.engine.project import Project
+from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.semantics.time import MINUTE, from_iso, to_datetime
 from state_store import CommitRow, PlanRow, StoreWriter
 from state_store import format as f
@@ -51,20 +53,30 @@ class ToldEpoch:
     kind: str = "tick"
 
 
+def built_with(store: Path) -> str:
+    """The plan of the view whose store this is, where it lies in the data of a project."""
+    project = store.parent.parent
+    if not (project / "sql").is_dir():
+        return "f"
+    plans = {plan.query.view: plan for plan in Project.find(project).plans()}
+    return fingerprint(plans[store.name]) if store.name in plans else "f"
+
+
 def tell(
     root: Path, epochs: Sequence[ToldEpoch], output: pa.Schema | None = None, state: pa.Schema | None = None
 ) -> None:
     own = {f.OUTPUT: output, f.PARTIALS: state}
     schemas = {**SCHEMAS, **{name: schema for name, schema in own.items() if schema is not None}}
+    query = built_with(root)
     with StoreWriter(root) as store:
         store.tail()
         for told in epochs:
-            _tell(store, told, schemas)
+            _tell(store, told, schemas, query)
 
 
-def _tell(store: StoreWriter, told: ToldEpoch, schemas: Mapping[str, pa.Schema]) -> None:
+def _tell(store: StoreWriter, told: ToldEpoch, schemas: Mapping[str, pa.Schema], query: str) -> None:
     epoch, now = (store.last.epoch if store.last else 0) + 1, at(told.clock)
-    store.begin(PlanRow(epoch, told.kind, store.run_id, now, "f", None, {}, store.versions(f.TABLES), {}))
+    store.begin(PlanRow(epoch, told.kind, store.run_id, now, query, None, {}, store.versions(f.TABLES), {}))
     for name, rows in _dated(told, now).items():
         partition_by = PARTITIONS.get(name, ())
         inside = pa.schema([column for column in schemas[name] if column.name not in partition_by])
@@ -78,7 +90,7 @@ def _tell(store: StoreWriter, told: ToldEpoch, schemas: Mapping[str, pa.Schema])
     watermark = None if told.watermark is None else at(told.watermark)
     versions = store.versions(f.TABLES)
     commit = CommitRow(
-        epoch, told.kind, store.run_id, now, "f", watermark, {}, shards, versions, told.counts, told.seconds
+        epoch, told.kind, store.run_id, now, query, watermark, {}, shards, versions, told.counts, told.seconds
     )
     store.finish(commit)
 

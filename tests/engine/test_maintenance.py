@@ -176,7 +176,7 @@ def test_all_that_is_due_can_be_done_at_once_and_without_spark(spark: Any, tmp_p
         view.land(1, last)
         view.run()
         with StoreWriter(view.store) as store:
-            done += [maintain(store, PLAN.query, replace(TINY, retain_epochs=1)) for _ in range(2)]
+            done += [maintain(store, PLAN, replace(TINY, retain_epochs=1)) for _ in range(2)]
         assert view.content() == calm.content(last)
     assert done[0].merged > 8
     assert done[1] == Maintained(0, 0)
@@ -190,6 +190,6 @@ def test_nothing_is_merged_under_an_epoch_that_is_not_finished(spark: Any, tmp_p
         view.run(killing(45, []))
     assert StoreReader(view.store).tail().unfinished is not None
     with StoreWriter(view.store) as store:
-        assert maintain(store, PLAN.query, TINY).merged == 0
+        assert maintain(store, PLAN, TINY).merged == 0
     view.run()
     assert view.content() == calm.content(5)

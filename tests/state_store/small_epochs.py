@@ -35,37 +35,43 @@ CHECKPOINT_EVERY = 5
 OFTEN_CHECKPOINTED = {"delta.checkpointInterval": str(CHECKPOINT_EVERY)}
 
 
-def run(root: Path, epochs: range, policy: MaintenancePolicy | None = None, after_write: Any = lambda _: None) -> None:
-    """Epochs of a view whose windows are closed four epochs after they opened."""
+def run(
+    root: Path,
+    epochs: range,
+    policy: MaintenancePolicy | None = None,
+    after_write: Any = lambda _: None,
+    query: str = "f",
+) -> None:
+    """Epochs of a view whose windows are closed four epochs after they opened; `query` is its fingerprint."""
     untouched = not root.exists() or not any(root.iterdir())
     if untouched and policy is None:
-        shutil.copytree(_made_once(epochs.stop), root, dirs_exist_ok=True)
+        shutil.copytree(_made_once(epochs.stop, query), root, dirs_exist_ok=True)
         return
-    _run(root, epochs, policy, after_write)
+    _run(root, epochs, policy, after_write, query)
 
 
-_MADE: dict[int, Path] = {}
+_MADE: dict[tuple[str, int], Path] = {}
 
 
-def _made_once(stop: int) -> Path:
+def _made_once(stop: int, query: str) -> Path:
     """A store after the epochs before `stop`, made once per process and from the longest that is there."""
-    if stop not in _MADE:
+    if (query, stop) not in _MADE:
         root = Path(mkdtemp(prefix="laminar-epochs-"))
         atexit.register(shutil.rmtree, root, ignore_errors=True)
-        shorter = max((made for made in _MADE if made < stop), default=None)
+        shorter = max((made for of, made in _MADE if of == query and made < stop), default=None)
         if shorter is not None:
-            shutil.copytree(_MADE[shorter], root, dirs_exist_ok=True)
-        _run(root, range(shorter or 1, stop), None, lambda _: None)
-        _MADE[stop] = root
-    return _MADE[stop]
+            shutil.copytree(_MADE[query, shorter], root, dirs_exist_ok=True)
+        _run(root, range(shorter or 1, stop), None, lambda _: None, query)
+        _MADE[query, stop] = root
+    return _MADE[query, stop]
 
 
-def _run(root: Path, epochs: range, policy: MaintenancePolicy | None, after_write: Any) -> None:
+def _run(root: Path, epochs: range, policy: MaintenancePolicy | None, after_write: Any, query: str) -> None:
     with patch.dict(f.TABLE_PROPERTIES, OFTEN_CHECKPOINTED), StoreWriter(root, after_write=after_write) as store:
         unfinished = store.tail().unfinished
         first = store.last.epoch + 1 if store.last else epochs.start
         for epoch in range(first, epochs.stop):
-            plan = a_plan(store, epoch) if unfinished is None else store.claim(unfinished)
+            plan = a_plan(store, epoch, query) if unfinished is None else store.claim(unfinished)
             if unfinished is None:
                 store.begin(plan)
             unfinished = None
@@ -87,13 +93,14 @@ def closed_at(epoch: int) -> int:
     return epoch - 4
 
 
-def a_plan(store: StoreWriter, epoch: int) -> PlanRow:
+def a_plan(store: StoreWriter, epoch: int, query: str = "f") -> PlanRow:
     versions = store.versions(f.TABLES)
-    return PlanRow(epoch, "tick", store.run_id, 0, "f", None, {"commits": [], "positions": {}}, versions, {})
+    return PlanRow(epoch, "tick", store.run_id, 0, query, None, {"commits": [], "positions": {}}, versions, {})
 
 
 def a_commit(store: StoreWriter, plan: PlanRow) -> CommitRow:
-    return CommitRow(plan.epoch, "tick", store.run_id, 0, "f", None, {}, {}, store.versions(f.TABLES), {"rows_in": 1})
+    versions = store.versions(f.TABLES)
+    return CommitRow(plan.epoch, "tick", store.run_id, 0, plan.fingerprint, None, {}, {}, versions, {"rows_in": 1})
 
 
 def land(store: StoreWriter, plan: PlanRow) -> None:
