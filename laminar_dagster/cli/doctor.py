@@ -17,6 +17,7 @@ from laminar_dagster.engine import connect_server
 from laminar_dagster.engine.jars import missing_jars
 from laminar_dagster.engine.java import find_java
 from laminar_dagster.engine.project import Project
+from laminar_dagster.engine.project_root import CONFIG
 from laminar_dagster.errors import LaminarError
 from state_store import StoreError
 
@@ -32,7 +33,8 @@ def doctor(project: ProjectOption = None, data: DataOption = None) -> None:
         "versions": _versions,
         **{f"{bundle} jars": partial(_jars, bundle) for bundle in found.bundles()},
         "loopback ports": _ports,
-        "connect server": _connect_server,
+        "connect server": lambda: _connect_server(found.root),
+        "project": lambda: _project(found),
         "write access": lambda: _write_access(found.data),
         "views": lambda: _views(found),
     }
@@ -101,8 +103,8 @@ def _ports() -> str:
     return "can be opened"
 
 
-def _connect_server() -> str:
-    found = connect_server.status()
+def _connect_server(project: Path) -> str:
+    found = connect_server.status(project)
     return "not running (optional)" if found.state == "stopped" else f"{found.state} at {found.url}"
 
 
@@ -115,6 +117,11 @@ def _write_access(data: Path) -> str:
             hint="Give yourself write access, or choose another directory with --data or in laminar.toml.",
         )
     return str(data)
+
+
+def _project(project: Project) -> str:
+    told = CONFIG if (project.root / CONFIG).is_file() else f"no {CONFIG}"
+    return f"{project.root} ({told}), SQL in {project.sql}"
 
 
 def _views(project: Project) -> str:

@@ -11,7 +11,7 @@ from laminar_dagster.engine.project import Project
 
 ProjectOption = Annotated[
     Path | None,
-    typer.Option("--project", help="The project's directory. Default: the nearest one above with a laminar.toml."),
+    typer.Option("--project", help="The project: its directory, or its SQL. Default: the working directory's."),
 ]
 DataOption = Annotated[Path | None, typer.Option("--data", help="Where the tables are. Default: data/ in the project.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable: JSON on standard output.")]

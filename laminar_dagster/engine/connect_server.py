@@ -25,6 +25,7 @@ from typing import Literal
 from laminar_dagster.engine.jars import spark_home
 from laminar_dagster.engine.java import find_java
 from laminar_dagster.engine.ports import free_port
+from laminar_dagster.engine.project_root import place_of
 from laminar_dagster.engine.session import DEFAULT_PORT, LOOPBACK, SparkSettings, spark_environment, startup_conf, tail
 from laminar_dagster.errors import LaminarError
 
@@ -91,14 +92,14 @@ def port_to_use() -> int:
     return status().port or _port(None)
 
 
-def status() -> ServerStatus:
-    """Whether the server runs, and where."""
-    record = _read_record()
+def status(project: Path | None = None) -> ServerStatus:
+    """Whether the server of a project (default: the working directory's) runs, and where."""
+    record = _read_record(project)
     if record is None or not _is_ours(record):
-        return ServerStatus("stopped", log_file())
+        return ServerStatus("stopped", log_file(project))
     return ServerStatus(
         "running" if _answers(record.port) else "unhealthy",
-        log_file(),
+        log_file(project),
         record.pid,
         record.port,
         datetime.fromisoformat(record.started_at),
@@ -111,23 +112,19 @@ def stop() -> bool:
         return _end()
 
 
-def state_directory() -> Path:
-    """LAMINAR_HOME, else `.laminar` in the project: the nearest directory upwards with a workspace.yaml."""
+def state_directory(project: Path | None = None) -> Path:
+    """LAMINAR_HOME, else `.laminar` in the root of the project that this (or the working) directory belongs to."""
     chosen = os.environ.get("LAMINAR_HOME")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    here = Path.cwd()
-    project = next((d for d in (here, *here.parents) if (d / "workspace.yaml").is_file()), here)
-    return project / ".laminar"
+    return Path(chosen).expanduser().absolute() if chosen else place_of(project).root / ".laminar"
 
 
-def log_file() -> Path:
+def log_file(project: Path | None = None) -> Path:
     """Where the server's output goes."""
-    return state_directory() / "spark-connect.log"
+    return state_directory(project) / "spark-connect.log"
 
 
-def _pid_file() -> Path:
-    return state_directory() / "spark-connect.json"
+def _pid_file(project: Path | None = None) -> Path:
+    return state_directory(project) / "spark-connect.json"
 
 
 def _port(wanted: int | None) -> int:
@@ -229,9 +226,9 @@ def _command_line(pid: int) -> str:
     return shown.stdout
 
 
-def _read_record() -> _Record | None:
+def _read_record(project: Path | None = None) -> _Record | None:
     try:
-        return _Record(**json.loads(_pid_file().read_text(encoding="utf-8")))
+        return _Record(**json.loads(_pid_file(project).read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError, TypeError):
         return None
 

@@ -1,6 +1,6 @@
 """A project on disk: where the `.sql` files are, where the data goes, and the plans that follow from them.
 
-`laminar.toml` is optional; without it the SQL is in `assets/sql` (or `sql`), and the data goes to `data`.
+`laminar.toml` is optional; without it the SQL is in `assets/sql` or `sql`, and the data goes to `data`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from laminar_dagster.engine.project_root import CONFIG, place_of, sql_files, sql_folder
 from laminar_dagster.engine.session import UNREACHABLE, SparkSettings
 from laminar_dagster.engine.sources.schemas import schema_of
 from laminar_dagster.errors import LaminarError, did_you_mean
@@ -25,11 +26,9 @@ from laminar_dagster.sql.resolve import resolve
 from laminar_dagster.sql.statements import Script, parse_script
 from state_store import MaintenancePolicy
 
-CONFIG = "laminar.toml"
 TIMES = ("retain_state", "retain_results")
 NUMBERS = ("retain_epochs",)
 KEYS = ("sql", "data", "spark", "spark_unreachable", *NUMBERS, *TIMES)
-SQL_FOLDERS = ("assets/sql", "sql")
 _IN_QUOTES = 'Beside side_output.late = "…" write "side_output.late.include_original" = false, the name in quotes.'
 NAMES_KAFKA = re.compile(r"""connector\s*=\s*['"]kafka['"]|['"]kafka:""", re.IGNORECASE)
 
@@ -49,16 +48,13 @@ class Project:
 
     @staticmethod
     def find(start: Path | None = None, data: Path | None = None) -> Project:
-        """The project that a directory belongs to: the nearest one above with a laminar.toml, else itself."""
-        here = (start or Path.cwd()).resolve()
-        if not here.is_dir():
-            raise LaminarError("LMR0708", f"there is no directory {here}", hint="Correct --project.")
-        root = next((folder for folder in (here, *here.parents) if (folder / CONFIG).exists()), here)
+        """The project that a directory, a folder of `.sql` files or one such file belongs to (project_root.py)."""
+        place = place_of(start)
+        root = place.root
         settings, configuration = _settings(root / CONFIG)
-        default_sql = next((name for name in SQL_FOLDERS if (root / name).is_dir()), SQL_FOLDERS[0])
         return Project(
             root,
-            root / settings.get("sql", default_sql),
+            place.sql or (root / settings["sql"] if "sql" in settings else sql_folder(root)),
             data.resolve() if data else root / settings.get("data", "data"),
             settings.get("spark"),
             settings.get("spark_unreachable"),
@@ -99,7 +95,7 @@ class Project:
 
     def bundles(self) -> tuple[str, ...]:
         """The jars that Spark is started with: Kafka's only where the SQL or laminar.toml names it."""
-        files = (file.read_text(encoding="utf-8", errors="replace") for file in self.sql.glob("*.sql"))
+        files = (file.read_text(encoding="utf-8", errors="replace") for file in sql_files(self.sql))
         texts = (*(files if self.text is None else (self.text,)), self.configuration.places.text)
         return ("delta", "kafka") if any(NAMES_KAFKA.search(text) for text in texts) else ("delta",)
 
@@ -107,14 +103,20 @@ class Project:
         return self.data / view
 
     def _files(self) -> list[Path]:
-        files = sorted(self.sql.glob("*.sql"))
+        files = sql_files(self.sql)
         if not files:
             raise LaminarError(
                 "LMR0702",
                 f"there is no .sql file in {self.sql}",
-                hint="Write a view there (docs/tutorial/first-view.md), or say where the SQL is in laminar.toml.",
+                detail=f"the project is {self.root}, {_why(self.root)}",
+                hint="Write a view there (docs/tutorial/first-view.md), say where the SQL is in laminar.toml, or where "
+                "the project is by --project.",
             )
         return files
+
+
+def _why(root: Path) -> str:
+    return f"which has a {CONFIG}" if (root / CONFIG).is_file() else f"as there is no {CONFIG} above"
 
 
 def _shown(file: Path, root: Path) -> str:

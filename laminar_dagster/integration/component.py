@@ -43,7 +43,7 @@ class LaminarComponent(dg.Component, dg.Model, dg.Resolvable):
     """SQL views as assets. Override `translator` in a subclass to change keys, groups and tags."""
 
     project: str = Field(
-        default=".", description="The project's directory or a folder of .sql files, from where defs.yaml is."
+        default=".", description="The project's directory, a folder of .sql files or one file, from where defs.yaml is."
     )
     sql: str | None = Field(default=None, description="The SQL itself, in place of files.")
     data_dir: str | None = Field(default=None, description="Where views keep their data; relative to the project.")

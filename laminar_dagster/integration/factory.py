@@ -40,8 +40,8 @@ class Given(TypedDict, total=False):
 
 
 def factory_of(project: Project | Path | str | None, given: Given) -> Factory:
-    """`project`: a project, its directory, or a folder of `.sql` files; by default the working directory's."""
-    found = project if isinstance(project, Project) else _project_at(None if project is None else Path(project))
+    """`project`: a project, its directory, a folder of `.sql` files or one file; by default the working directory's."""
+    found = project if isinstance(project, Project) else Project.find(None if project is None else Path(project))
     sql = given.get("sql")
     return Factory(
         found if sql is None else replace(found, text=sql),
@@ -49,13 +49,6 @@ def factory_of(project: Project | Path | str | None, given: Given) -> Factory:
         shared(given.get("resource") or DEFAULT_RESOURCE),
         given.get("made_elsewhere", ()),
     )
-
-
-def _project_at(location: Path | None) -> Project:
-    """The project that a directory belongs to. One that holds `.sql` files is itself where its SQL is."""
-    found = Project.find(location)
-    holds_sql = location is not None and any(location.glob("*.sql"))
-    return replace(found, sql=location.resolve()) if location is not None and holds_sql else found
 
 
 @dataclass(frozen=True)

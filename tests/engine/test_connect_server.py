@@ -76,13 +76,20 @@ def test_a_taken_port_is_a_named_error(home: Path) -> None:
             connect_server.start(port)
 
 
-def test_the_state_directory_lies_beside_the_workspace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("marker", ["laminar.toml", "sql/views.sql"])
+def test_the_state_directory_lies_in_the_project_from_any_of_its_folders(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, marker: str
+) -> None:
     monkeypatch.delenv("LAMINAR_HOME")
-    (tmp_path / "workspace.yaml").write_text("")
     below = tmp_path / "a" / "b"
-    below.mkdir(parents=True)
-    monkeypatch.chdir(below)
-    assert connect_server.state_directory() == tmp_path / ".laminar"
+    for folder in (below, tmp_path / "sql"):
+        folder.mkdir(parents=True)
+    (tmp_path / marker).write_text("")
+    for place in (tmp_path, tmp_path / "sql", below):
+        monkeypatch.chdir(place)
+        assert connect_server.state_directory() == tmp_path / ".laminar"
+    monkeypatch.chdir("/")
+    assert connect_server.state_directory(below) == connect_server.status(below).log.parent == tmp_path / ".laminar"
 
 
 @pytest.mark.spark
