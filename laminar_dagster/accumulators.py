@@ -31,6 +31,7 @@ from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.semantics.time import from_datetime
 from laminar_dagster.semantics.windows import Session
+from laminar_dagster.sql.local_paths import require_local
 from state_store import CommitRow
 from state_store import format as f
 
@@ -47,6 +48,7 @@ class WindowAccumulators:
         """`sql` is one source with `connector = 'memory'` and one view over it that emits when windows close."""
         self._plan = _planned(sql)
         self._source = self._plan.query.inputs[0].source
+        require_local("the directory", directory)
         self._directory = Path(directory)
         self._spark = spark
         self._stack = ExitStack()

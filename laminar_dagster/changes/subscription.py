@@ -13,6 +13,7 @@ from laminar_dagster.changes.position import START, Position
 from laminar_dagster.changes.reading import ChangeBatch, Committed, CommittedChangelog, changes_after
 from laminar_dagster.engine.in_process_sql import connection
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.sql.local_paths import require_local
 
 BATCH_ROWS = 10_000
 POLL_SECONDS = 1.0
@@ -39,6 +40,7 @@ def subscribe(
     """
     if batch_rows < 2:
         raise ValueError("a batch has room for both rows of an update: batch_rows must be at least 2")
+    require_local("the view's store", view_store)
     waiting = _Waiting(poll, stop, timeout) if follow else None
     return _subscription(CommittedChangelog(Path(view_store)), Position.of(since), batch_rows, waiting)
 

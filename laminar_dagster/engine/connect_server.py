@@ -28,6 +28,7 @@ from laminar_dagster.engine.ports import free_port
 from laminar_dagster.engine.project_root import place_of
 from laminar_dagster.engine.session import DEFAULT_PORT, LOOPBACK, SparkSettings, spark_environment, startup_conf, tail
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.sql.local_paths import require_local
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 SECONDS_TO_START = 120.0
@@ -115,7 +116,10 @@ def stop() -> bool:
 def state_directory(project: Path | None = None) -> Path:
     """LAMINAR_HOME, else `.laminar` in the root of the project that this (or the working) directory belongs to."""
     chosen = os.environ.get("LAMINAR_HOME")
-    return Path(chosen).expanduser().absolute() if chosen else place_of(project).root / ".laminar"
+    if not chosen:
+        return place_of(project).root / ".laminar"
+    require_local("LAMINAR_HOME", chosen)
+    return Path(chosen).expanduser().absolute()
 
 
 def log_file(project: Path | None = None) -> Path:

@@ -22,13 +22,16 @@ from laminar_dagster.plan.build import plan_view
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.time import parse_interval
 from laminar_dagster.sql.configuration import DEFAULTABLE, DEFAULTS, TABLES, Configuration, read_configuration
+from laminar_dagster.sql.local_paths import require_local
 from laminar_dagster.sql.resolve import resolve
 from laminar_dagster.sql.statements import Script, parse_script
+from laminar_dagster.sql.toml_places import places
 from state_store import MaintenancePolicy
 
 TIMES = ("retain_state", "retain_results")
 NUMBERS = ("retain_epochs",)
-KEYS = ("sql", "data", "spark", "spark_unreachable", *NUMBERS, *TIMES)
+PATHS = ("sql", "data")
+KEYS = (*PATHS, "spark", "spark_unreachable", *NUMBERS, *TIMES)
 _IN_QUOTES = 'Beside side_output.late = "…" write "side_output.late.include_original" = false, the name in quotes.'
 NAMES_KAFKA = re.compile(r"""connector\s*=\s*['"]kafka['"]|['"]kafka:""", re.IGNORECASE)
 
@@ -49,6 +52,8 @@ class Project:
     @staticmethod
     def find(start: Path | None = None, data: Path | None = None) -> Project:
         """The project that a directory, a folder of `.sql` files or one such file belongs to (project_root.py)."""
+        if data is not None:
+            require_local("the data directory", data)
         place = place_of(start)
         root = place.root
         settings, configuration = _settings(root / CONFIG)
@@ -136,6 +141,9 @@ def _settings(path: Path) -> tuple[dict[str, Any], Configuration]:
     for key, value in content.items():
         if key not in TABLES:
             _check(key, value, path.name)
+    found = places(text, path.name)
+    for key in PATHS:
+        require_local(f'setting "{key}"', content.get(key, ""), found.of((key,))[1])
     return content, read_configuration(content, text, path.name)
 
 

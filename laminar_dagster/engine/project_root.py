@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.sql.local_paths import require_local
 
 CONFIG = "laminar.toml"
 SQL_FOLDERS = ("assets/sql", "sql")
@@ -59,6 +60,8 @@ def holds_sql(folder: Path) -> bool:
 
 def _looked_at(start: Path | None) -> tuple[Path, Path | None]:
     """A directory, and the SQL file in it that was asked for."""
+    if start is not None:
+        require_local("the project", start)
     here = (start or Path.cwd()).resolve()
     if here.is_dir():
         return here, None

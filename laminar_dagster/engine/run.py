@@ -40,6 +40,7 @@ from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.time import from_datetime
 from laminar_dagster.semantics.watermark import later, progress
 from laminar_dagster.semantics.windows import Window
+from laminar_dagster.sql.local_paths import require_local
 from state_store import CommitRow, MaintenancePolicy, PlanRow, StoreWriter
 from state_store import format as f
 from state_store.epochs import Tail
@@ -88,6 +89,8 @@ def open_view(
 ) -> Iterator[ViewRun]:
     """The view's store, locked for this run, and its state as the last commit left it."""
     options = options or RunOptions()
+    require_local("the data directory", data)
+    require_local("the project", project)
     # Spark, in another process, may have another working directory.
     writer = StoreWriter(data.absolute() / plan.query.view, lock=options.lock, after_write=options.after_write)
     with writer as store:

@@ -13,6 +13,7 @@ from pydantic import Field
 from laminar_dagster.engine.project import Project
 from laminar_dagster.engine.session import open_session
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.sql.local_paths import require_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +37,10 @@ class LaminarResource(dg.ConfigurableResource["LaminarResource"]):
 
     def located(self, project: Project) -> Project:
         """The project with its data where the resource says."""
-        return replace(project, data=project.root / Path(self.data_dir)) if self.data_dir else project
+        if not self.data_dir:
+            return project
+        require_local("data_dir", self.data_dir)
+        return replace(project, data=project.root / Path(self.data_dir))
 
     def open_session(self, project: Project) -> "SparkSession":
         if self.remote and self.master:

@@ -15,6 +15,7 @@ from laminar_dagster.semantics.sinks import DROP, FAIL, WAIT
 from laminar_dagster.semantics.time import MINUTE
 from laminar_dagster.sql.clauses import OptionValue
 from laminar_dagster.sql.intervals import IntervalText, fixed
+from laminar_dagster.sql.local_paths import require_local
 
 Reader = Callable[[str, OptionValue], Any]
 
@@ -45,6 +46,11 @@ def text(name: str, option: OptionValue) -> str:
     if not option.value.strip():
         raise _bad(name, option, "some text")
     return option.value
+
+
+def path(name: str, option: OptionValue) -> str:
+    require_local(f'option "{name}"', option.value, option.where)
+    return text(name, option)
 
 
 def character(name: str, option: OptionValue) -> str:
@@ -152,15 +158,15 @@ COMMON_SOURCE_OPTIONS = (
     Option("unique_within", positive_duration, "how long, in event time, a key is remembered"),
 )
 _CHANGES = Option("changes", one_of("append", "cdf"), "'cdf' reads the change data feed, with retractions")
-_CLIENT = Option("properties", text, "a file with settings of Kafka's client, such as security")
+_CLIENT = Option("properties", path, "a file with settings of Kafka's client, such as security")
 CONNECTORS: Mapping[str, tuple[Option, ...]] = {
     "delta": (
-        Option("path", text, "the Delta table's directory", required=True),
+        Option("path", path, "the Delta table's directory", required=True),
         Option("on_rewrite", one_of("fail", "ignore"), "what a version that deletes or rewrites rows does to the run"),
         _CHANGES,
     ),
     "files": (
-        Option("path", text, "the directory that files arrive in", required=True),
+        Option("path", path, "the directory that files arrive in", required=True),
         Option("format", one_of("json", "csv", "parquet"), "what the files hold", required=True),
         Option("header", flag, "CSV: whether the first line names the columns", only_for="csv"),
         Option("delimiter", character, "CSV: what stands between two values", only_for="csv"),
@@ -209,7 +215,7 @@ VIEW_OPTIONS = (
     ),
     Option("side_output.max_rows_per_epoch", count, "how many rows of each kind an epoch keeps", default=True),
     Option("side_output.brokers", text, "the brokers of 'kafka:topic'; by default those of a source", default=True),
-    Option("side_output.properties", text, "a file with settings of Kafka's client, for 'kafka:topic'", default=True),
+    Option("side_output.properties", path, "a file with settings of Kafka's client, for 'kafka:topic'", default=True),
     Option(
         "side_output.on_saturation",
         one_of(DROP, WAIT, FAIL),
@@ -219,7 +225,7 @@ VIEW_OPTIONS = (
     Option("side_output.route_max_rows", count, "how many rows of an epoch a route takes", default=True),
     Option("side_output.route_max_bytes", count, "how many bytes of an epoch a route takes", default=True),
     Option("side_output.route_timeout", positive_duration, "how long a route may take for an epoch", default=True),
-    Option("side_output.reinject_to", text, "the directory that 'reinject' writes JSON lines to", default=True),
+    Option("side_output.reinject_to", path, "the directory that 'reinject' writes JSON lines to", default=True),
     Option(
         "on_null_event_time",
         one_of("side_output", "fallback"),
@@ -252,12 +258,12 @@ VIEW_OPTIONS = (
 _KEY = Option("key", text, "the columns that tell results apart, as in 'window_start, region'")
 SINK_CONNECTORS: Mapping[str, tuple[Option, ...]] = {
     "files": (
-        Option("path", text, "the directory that gets one file for each epoch with changes", required=True),
+        Option("path", path, "the directory that gets one file for each epoch with changes", required=True),
         Option("format", one_of("parquet", "json", "debezium"), "what the files hold", required=True),
         Option("mode", one_of("append", "changelog"), "new rows alone (the default), or every change (of Debezium)"),
     ),
     "delta": (
-        Option("path", text, "the Delta table's directory", required=True),
+        Option("path", path, "the Delta table's directory", required=True),
         Option(
             "mode",
             one_of("append", "upsert", "changelog"),
