@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 
 import typer
@@ -17,6 +18,7 @@ from laminar_dagster.cli.lineage import lineage
 from laminar_dagster.cli.maintain import maintain
 from laminar_dagster.cli.metrics import metrics
 from laminar_dagster.cli.run import run
+from laminar_dagster.cli.screen import until_nobody_reads
 from laminar_dagster.cli.show import show
 from laminar_dagster.cli.sinks import sinks
 from laminar_dagster.cli.spark import spark_app
@@ -32,23 +34,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Streaming SQL views as bounded Spark micro-batches over Delta: exactly once, and nothing runs between ticks.",
 )
-for command in (
-    run,
-    show,
-    changes,
-    state,
-    metrics,
-    sinks,
-    explain,
-    lineage,
-    verify,
-    backfill,
-    fold_late,
-    maintain,
-    conform,
-    doctor,
-    dev,
-):
+LOOKING: tuple[Callable[..., None], ...] = (show, changes, state, metrics, sinks, explain, lineage)
+DOING: tuple[Callable[..., None], ...] = (verify, backfill, fold_late, maintain, conform, doctor, dev)
+for command in (run, *(until_nobody_reads(look) for look in LOOKING), *DOING):
     app.command()(command)
 app.add_typer(spark_app, name="spark")
 

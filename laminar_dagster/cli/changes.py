@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -20,6 +19,7 @@ from laminar_dagster.changes.position import Position
 from laminar_dagster.changes.reading import ChangeBatch
 from laminar_dagster.changes.subscription import BATCH_ROWS, subscribe
 from laminar_dagster.cli.options import DataOption, ProjectOption, ViewArgument, project_of
+from laminar_dagster.cli.screen import Screen
 from laminar_dagster.cli.values import shown
 from laminar_dagster.errors import LaminarError
 from state_store.changelog import EPOCH, OP, data_columns
@@ -61,7 +61,8 @@ def changes(
             if stop.is_set():
                 break
     more = "no changes" if count == 0 else f"{count} change(s)"
-    typer.echo(f"{view}: {more} after {begin}; to go on: --since {reached}", err=True)
+    cut = "" if limit is None or count < limit else ", cut by --limit"
+    typer.echo(f"{view}: {more} after {begin}{cut}; to go on: --since {reached}", err=True)
 
 
 @contextmanager
@@ -117,4 +118,4 @@ def _print_table(batch: ChangeBatch) -> None:
     for row in batch.rows.to_pylist():
         op = "snapshot" if batch.snapshot else row[OP]
         table.add_row(str(row[EPOCH]), op, *(escape(shown(row[name])) for name in names))
-    Console().print(table)
+    Screen().print(table)

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, ViewArgument, project_of
+from laminar_dagster.cli.screen import Screen, limit_for, tell_cut
 from laminar_dagster.engine.origins import Origin, origins
 from laminar_dagster.engine.same_query import require_store_of
 from laminar_dagster.errors import LaminarError
@@ -20,6 +20,7 @@ from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.time import to_iso
 from state_store import StoreReader
 
+LINES = 50
 TIMES = ("processing_time", "low", "high")
 COLUMNS = ("epoch", "kind", "at", "source", "commit", "rows", "event time from", "to", "partitions", "changes")
 
@@ -29,7 +30,10 @@ def lineage(
     partition: Annotated[
         str | None, typer.Option(help="Only what reached this partition, by its name in the output.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at the most, the newest ones.")] = 50,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"How many at the most, the newest ones. Default: {LINES} in a table, else all."),
+    ] = None,
     project: ProjectOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -42,13 +46,17 @@ def lineage(
         _require_partition(query, partition)
     require_store_of(plan, reader)
     listed = origins(query, reader)
-    shown = [o for o in listed if partition is None or o.reaches(partition)][-limit:]
+    reaching = [o for o in listed if partition is None or o.reaches(partition)]
+    most = limit_for(limit, on_screen=not as_json, default=LINES)
+    shown = reaching if most is None else reaching[-most:]
     if as_json:
         typer.echo(json.dumps({"view": view, "partition": partition, "origins": [_data(o) for o in shown]}))
     elif not shown:
         typer.echo(f"{view}: nothing was taken yet" if not listed else f"{view}: nothing reached {partition}")
     else:
         _print(shown)
+    if len(shown) < len(reaching):
+        tell_cut(view, len(shown), len(reaching), "line(s)")
 
 
 def _require_partition(query: Query, partition: str) -> None:
@@ -77,6 +85,6 @@ def _print(shown: list[Origin]) -> None:
         changes = ", ".join(f"{count} {op}" for op, count in sorted(origin.changes.items()))
         cells = [entry[n] for n in ("epoch", "kind", "processing_time", "source", "commit", "rows", "low", "high")]
         table.add_row(*("" if c is None else escape(str(c)) for c in (*cells, origin.partitions, changes)))
-    console = Console()
+    console = Screen()
     # Into a pipe nothing is cut off.
-    Console(width=None if console.is_terminal else 240).print(table)
+    Screen(width=None if console.is_terminal else 240).print(table)

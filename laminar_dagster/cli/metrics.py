@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, ProjectOption, project_of
+from laminar_dagster.cli.screen import Screen
 from laminar_dagster.engine.metrics import PREFIX, Sample, samples_of
 from laminar_dagster.engine.open_metrics import open_metrics
 from laminar_dagster.errors import LaminarError
@@ -75,7 +75,7 @@ def _print_table(samples: list[Sample]) -> None:
     for sample in samples:
         view, *of = sample.labels.values()
         table.add_row(view, sample.metric.name.removeprefix(PREFIX), escape("".join(of)), _shown(sample))
-    Console().print(table)
+    Screen().print(table)
 
 
 def _shown(sample: Sample) -> str:

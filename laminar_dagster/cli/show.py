@@ -5,16 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import duckdb
 import typer
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, EpochOption, ProjectOption, ViewArgument, project_of
+from laminar_dagster.cli.screen import Screen, limit_for, tell_cut
 from laminar_dagster.cli.values import plain, plain_row, shown
 from laminar_dagster.engine.side_entries import entry_texts
 from laminar_dagster.errors import LaminarError
@@ -24,7 +25,9 @@ from state_store import format as f
 if TYPE_CHECKING:
     import pyarrow as pa
 
+ROWS = 20
 FORMATS = ("table", "json", "csv")
+BATCH_ROWS = 10_000
 ORIGINAL = "original_event"
 SIDE_OUTPUT_COLUMNS = ("kind", "reason", "event_time", ORIGINAL)
 SIDE_OUTPUT_WIDTH = 60  # of all but the original event
@@ -37,7 +40,10 @@ def show(
     epoch: EpochOption = None,
     side_output: Annotated[bool, typer.Option("--side-output", help="The rows set aside, not the results.")] = False,
     where: Annotated[str | None, typer.Option(help="A SQL condition over the columns, as DuckDB reads it.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many rows at the most.")] = 20,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"How many rows at the most, the newest. Default: {ROWS} in a table, else all."),
+    ] = None,
     form: Annotated[
         str, typer.Option("--format", help="table (the main columns), json (a line per row) or csv.")
     ] = "table",
@@ -54,25 +60,29 @@ def show(
     if rows is None or rows.num_columns == 0:
         typer.echo(f"{view}: no rows yet", err=True)
         return
-    selected, total = select(rows, where, limit, side_output)
+    most = limit_for(limit, on_screen=form == "table", default=ROWS)
+    selected, total = select(rows, where, most, side_output)
     PRINTERS[form](selected)
     if form == "table":
         typer.echo(f"{selected.num_rows} of {total} row(s)")
+    if selected.num_rows < total:
+        tell_cut(view, selected.num_rows, total, "row(s)")
 
 
-def select(rows: pa.Table, where: str | None, limit: int, side_output: bool) -> tuple[pa.Table, int]:
+def select(rows: pa.Table, where: str | None, limit: int | None, side_output: bool) -> tuple[pa.Table, int]:
     """The newest rows that fit the condition, and how many there are in all."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")  # not as connect's config: that is read before ICU is loaded
     connection.register("rows", rows)
     connection.execute("SET enable_external_access = false")
     condition = f"WHERE ({where})" if where else ""
+    most = "" if limit is None else f"LIMIT {limit}"
     newest_first = ", ".join(f"{name} DESC" for name in _order(rows.column_names, side_output))
     try:
         if len(connection.extract_statements(f"SELECT count(*) FROM rows {condition}")) != 1:
             raise duckdb.ParserException("it is more than one condition")
         total = connection.sql(f"SELECT count(*) FROM rows {condition}").fetchone()
-        found = connection.sql(f"SELECT * FROM rows {condition} ORDER BY {newest_first} LIMIT {limit}").to_arrow_table()
+        found = connection.sql(f"SELECT * FROM rows {condition} ORDER BY {newest_first} {most}").to_arrow_table()
     except duckdb.Error as problem:
         raise LaminarError(
             "LMR0707",
@@ -91,7 +101,7 @@ def _order(columns: list[str], side_output: bool) -> list[str]:
 
 def _print_table(rows: pa.Table) -> None:
     """What fits a terminal; json and csv have every column."""
-    console = Console()
+    console = Screen()
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for name in (columns := _shown_columns(rows)):
         table.add_column(name, overflow="fold")
@@ -118,14 +128,20 @@ def _print_json(rows: pa.Table) -> None:
         for entry in entry_texts(rows).to_pylist():
             typer.echo(entry)
         return
-    for row in rows.to_pylist():
+    for row in _each(rows):
         typer.echo(json.dumps(plain_row(row)))
+
+
+def _each(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    """A few at a time: as Python values, a whole table would take many times its room."""
+    for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
+        yield from batch.to_pylist()
 
 
 def _print_csv(rows: pa.Table) -> None:
     writer = csv.writer(sys.stdout)
     writer.writerow(rows.column_names)
-    for row in rows.to_pylist():
+    for row in _each(rows):
         writer.writerow([plain(value) for value in row.values()])
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, project_of
+from laminar_dagster.cli.screen import Screen
 from laminar_dagster.semantics.time import SECOND, to_iso
 from state_store import StoreReader
 
@@ -73,4 +73,4 @@ def _print(entries: list[dict[str, Any]]) -> None:
         table.add_column(name.replace("_", " "), overflow="fold")
     for entry in entries:
         table.add_row(*("" if entry[name] is None else str(entry[name]) for name in columns))
-    Console().print(table)
+    Screen().print(table)

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, EpochOption, JsonOption, ProjectOption, ViewArgument, project_of
+from laminar_dagster.cli.screen import Screen, limit_for, tell_cut
 from laminar_dagster.cli.values import lasting, plain_row, sized
 from laminar_dagster.engine.clock_report import standings
 from laminar_dagster.engine.open_windows import open_windows as windows_of
@@ -22,6 +22,7 @@ from laminar_dagster.semantics.time import SECOND, to_iso
 from state_store import CommitRow, StoreReader
 from state_store import format as f
 
+LINES = 20
 # Told below the history, of the epochs that have such rows: as columns they would leave no room for the others.
 OCCASIONAL = {
     "evicted": "evicted",
@@ -36,7 +37,10 @@ def state(
     data: DataOption = None,
     epoch: EpochOption = None,
     history: Annotated[bool, typer.Option("--history", help="The last epochs instead of the state.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many windows or epochs at the most.")] = 20,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"How many windows or epochs at the most. Default: {LINES} in a table, else all."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print a view's state: what is open, how far time has come, what it takes on disk."""
@@ -49,13 +53,19 @@ def state(
         return
     if not history:
         require_same_query(plan, commit, commit)
-    content = {"epochs": epochs(reader, commit.epoch, limit)} if history else snapshot(plan, reader, commit)
+    most = limit_for(limit, on_screen=not as_json, default=LINES)
+    content = {"epochs": epochs(reader, commit.epoch, most)} if history else snapshot(plan, reader, commit)
+    listed = "epochs" if history else "open_windows"
+    count = commit.epoch if history else len(content[listed])
+    content[listed] = content[listed][:most]
     if as_json:
         typer.echo(json.dumps({"view": view, **content}))
     elif history:
         _print_history(content["epochs"])
     else:
-        _print_state(view, content, limit)
+        _print_state(view, content, count)
+    if most is not None and len(content[listed]) == most < count:
+        tell_cut(view, most, count, listed.replace("_", " "))
 
 
 def snapshot(plan: Plan, reader: StoreReader, commit: CommitRow) -> dict[str, Any]:
@@ -117,7 +127,7 @@ def open_windows(plan: Plan, reader: StoreReader, commit: CommitRow) -> list[dic
     ]
 
 
-def epochs(reader: StoreReader, last: int, limit: int) -> list[dict[str, Any]]:
+def epochs(reader: StoreReader, last: int, limit: int | None) -> list[dict[str, Any]]:
     """The epochs up to `last`, newest first."""
     return [
         {
@@ -136,16 +146,16 @@ def _time(micros: int | None) -> str | None:
     return None if micros is None else to_iso(micros)
 
 
-def _print_state(view: str, content: dict[str, Any], limit: int) -> None:
-    console = Console()
+def _print_state(view: str, content: dict[str, Any], open_windows: int) -> None:
+    console = Screen()
     console.print(f"{view}: epoch {content['epoch']}, watermark {content['watermark'] or 'unknown yet'}")
     console.print(shard_table(content["shards"]))
     windows = _table("open window", "until", "closes at watermark", "rows", "last row")
-    for window in content["open_windows"][:limit]:
+    for window in content["open_windows"]:
         bounds = (window["window_start"], window["window_end"], window["closes_at_watermark"])
         windows.add_row(*bounds, str(window["rows"]), f"{lasting(round(window['quiet_seconds'] * SECOND))} ago")
     console.print(windows)
-    console.print(f"{len(content['open_windows'])} open window(s)\n")
+    console.print(f"{open_windows} open window(s)\n")
     tables = _table("table", "files", "rows", "size", "files on disk", "size on disk")
     for name, size in content["tables"].items():
         numbers = (str(size["files"]), str(size["rows"]), sized(size["bytes"]))
@@ -198,7 +208,7 @@ def _print_history(entries: list[dict[str, Any]]) -> None:
         seconds = f"{sum(entry['seconds'].values()):.2f}"
         watermark = _short(entry["watermark"]) if entry["watermark"] else "-"
         table.add_row(str(entry["epoch"]), _short(entry["committed_at"]), watermark, *numbers, seconds)
-    console = Console()
+    console = Screen()
     console.print(table)
     for entry in entries:
         said = [f"{n} {label}" for name, label in OCCASIONAL.items() if (n := entry["counts"].get(name))]

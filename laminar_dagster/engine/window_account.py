@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -105,12 +105,15 @@ def keys_of(pairs: list[str]) -> dict[str, str]:
 
 def _of_sessions(evidence: Evidence, moment: int) -> list[WindowAccount]:
     """Those in the state, then those that are only in the output: they are closed."""
-    going = evidence.sessions(moment, MAX_SESSIONS)
+    going = evidence.sessions(moment, MAX_SESSIONS + 1)
     found = [_account(evidence, window, held, keys) for window, keys, held in going]
     known = {(window.start, *keys.values()) for window, keys, _ in going}
-    for window, keys in evidence.shown_sessions(moment, MAX_SESSIONS):
+    for window, keys in evidence.shown_sessions(moment, MAX_SESSIONS + 1):
         if (window.start, *keys.values()) not in known:
             found.append(_account(evidence, window, Held(), keys))
+    if len(found) > MAX_SESSIONS:
+        note = f"there are more than {MAX_SESSIONS} sessions at this time: choose one by its keys"
+        found[MAX_SESSIONS - 1] = replace(found[MAX_SESSIONS - 1], notes=(*found[MAX_SESSIONS - 1].notes, note))
     return found[:MAX_SESSIONS]
 
 
@@ -120,6 +123,7 @@ def _account(
     query, commit = evidence.plan.query, evidence.commit
     mine = evidence.of_keys(session) if session is not None else evidence
     deadline = window.end + query.lateness
+    rows = mine.emitted_rows(window, MAX_ROWS + 1) if mine.keys else []
     is_closed = commit.watermark is not None and commit.watermark >= deadline
     return WindowAccount(
         window=window,
@@ -131,9 +135,9 @@ def _account(
         shards=tuple(_waiting(query, standing, deadline) for standing in standings(query, commit)),
         aside=mine.aside(window),
         emissions=_emissions(mine, window),
-        rows=tuple(mine.emitted_rows(window, MAX_ROWS)) if mine.keys else (),
+        rows=tuple(rows[:MAX_ROWS]),
         keys=session or {},
-        notes=tuple(_notes(mine)),
+        notes=tuple(_notes(mine, len(rows) > MAX_ROWS)),
     )
 
 
@@ -166,9 +170,10 @@ def _reason(evidence: Evidence, turn: Turn, end: int) -> str:
     return "the watermark passed the window's end" if moment.passes(end) else "a correction, by rows that came after it"
 
 
-def _notes(evidence: Evidence) -> list[str]:
+def _notes(evidence: Evidence, is_cut: bool) -> list[str]:
     hidden = ", ".join(evidence.hidden_keys)
-    return [f"emissions are of all values of {hidden}, which the view does not select"] if hidden else []
+    notes = [f"emissions are of all values of {hidden}, which the view does not select"] if hidden else []
+    return [*notes, f"more than {MAX_ROWS} rows were emitted: these are the first"] if is_cut else notes
 
 
 def _known_keys(query: Query, keys: Keys) -> None:

@@ -20,7 +20,7 @@ RUNNER = CliRunner()
 
 def told(shop: Shop, *arguments: str) -> list[dict[str, Any]]:
     ran = RUNNER.invoke(app, ["lineage", *arguments, "--project", str(shop.root), "--json"], catch_exceptions=False)
-    found: list[dict[str, Any]] = json.loads(ran.output)["origins"]
+    found: list[dict[str, Any]] = json.loads(ran.stdout)["origins"]
     return found
 
 
@@ -55,6 +55,8 @@ def test_commits_and_corrections_are_told_for_each_partition(tmp_path: Path, spa
     assert [o["commit"] for o in told(shop, "per_hour", "--partition", "2026-01-06")] == ["00000001"]
     assert [o["commit"] for o in told(shop, "per_hour", "--limit", "1")] == [None]
     assert told(shop, "per_hour", "--partition", "2026-01-09") == []
+    cut = RUNNER.invoke(app, ["lineage", "per_hour", "--limit", "3", "--project", str(shop.root)])
+    assert cut.stderr == "per_hour: cut after 3 of 4 line(s); --limit shows more\n"
     shown = RUNNER.invoke(app, ["lineage", "per_hour", "--project", str(shop.root)]).output
     assert "2026-01-05 … 2026-01-07" in shown
     assert "1 +U, 1 -U" in shown
