@@ -23,10 +23,10 @@ from laminar_dagster.engine.in_process_sql import connection, quoted, text
 
 def json_texts(rows: pa.Table, columns: Sequence[str] | None = None) -> pa.ChunkedArray:
     """Each row (or these columns of it) as a JSON object, in order."""
-    chosen = rows if columns is None else rows.select(columns)
+    chosen = rows.schema if columns is None else pa.schema([rows.schema.field(name) for name in columns])
     with connection() as db:
-        db.register("rows", chosen)
-        return db.sql(f"SELECT {json_object(chosen.schema)} FROM rows").to_arrow_table().column(0)
+        db.register("rows", rows)
+        return db.sql(f"SELECT {json_object(chosen)} FROM rows").to_arrow_table().column(0)
 
 
 def json_object(columns: pa.Schema) -> str:

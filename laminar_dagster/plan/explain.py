@@ -240,7 +240,7 @@ def _gets(sink: DeclaredSink) -> str:
     if sink.mode == APPEND:
         return "new rows, appended"
     if sink.mode == UPSERT:
-        return f"the newest row of each ({', '.join(sink.key)}), upserted"
+        return f"the newest row of each ({', '.join(sink.key)}), upserted" if sink.key else "the one row, upserted"
     return "every change" + (f", by key ({', '.join(sink.key)})" if sink.key else "")
 
 

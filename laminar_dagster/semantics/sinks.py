@@ -33,7 +33,8 @@ class DeclaredSink:
 
     `mode` is what the target gets: `append` new rows alone, `upsert` the newest row of each key, `changelog` every
     change. `takes` is the row of the sinks' table (semantics/emit.py) that says which strategies go with it. `key` are
-    the columns that tell results apart: what an upsert goes by, and a message's key. `options` are those of the
+    the columns that tell results apart: what an upsert goes by, and a message's key; none, where a view has one row,
+    and None where nothing tells its rows apart. `options` are those of the
     connector: path, format, brokers, topic. `entries`: it gets the side output's entries of this kind, and no results;
     `saturation` is how it deals with more of them than it can take.
     """
@@ -43,7 +44,7 @@ class DeclaredSink:
     connector: str
     mode: str
     takes: str
-    key: tuple[str, ...] = ()
+    key: tuple[str, ...] | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     entries: str | None = None
     saturation: Saturation = field(default=Saturation(), compare=False)

@@ -145,14 +145,14 @@ def _refuse_shared_folders(sinks: Sequence[ReadSink]) -> None:
 # --- keys ----------------------------------------------------------------------------------------------------
 
 
-def _key(query: Query, entry: ReadSink) -> tuple[str, ...]:
+def _key(query: Query, entry: ReadSink) -> tuple[str, ...] | None:
     sink = entry.sink
     if sink.mode != UPSERT and sink.connector != "kafka":
-        return ()
+        return None
     if entry.key is not None:
         return _given_key(query, entry.key, entry.statement.options["key"].where)
-    if sink.connector == "kafka" and not query.is_grouped:
-        return ()
+    if sink.mode != UPSERT and not query.is_grouped:
+        return None
     return _group_key(query, entry.statement)
 
 
@@ -172,7 +172,7 @@ def _given_key(query: Query, text: str, where: Span) -> tuple[str, ...]:
 
 
 def _group_key(query: Query, statement: SinkStatement) -> tuple[str, ...]:
-    """The window's bounds and the group keys, under the names that the view shows them by."""
+    """The window's bounds and the group keys, under the names that the view shows them by: of one group, none."""
     if not query.is_grouped:
         raise LaminarError(
             "LMR0222", f'the rows of view "{query.view}" are no groups, so nothing tells them apart',

@@ -40,7 +40,7 @@ def changes(epoch: int, *entries: Change) -> pa.Table:
 
 
 def target(
-    brokers: str, topic: str, *, key: tuple[str, ...] = ("region",), mode: str = "changelog", **options: str
+    brokers: str, topic: str, *, key: tuple[str, ...] | None = ("region",), mode: str = "changelog", **options: str
 ) -> KafkaTarget:
     given = {"brokers": brokers, "topic": topic, **options}
     sink = DeclaredSink("feed", "sales", "kafka", mode, "upsert", key, given)
@@ -127,7 +127,7 @@ def test_a_view_without_emit_appends_each_window_once(
 def test_rows_that_are_no_groups_have_no_key_and_keep_their_order(kafka_broker: Broker, spark: SparkSession) -> None:
     topic = kafka_broker.create("sink-keyless")
     rows = changes(1, *(("+I", "north", n) for n in range(300)))
-    target(kafka_broker.address, topic, key=()).deliver(Delivery(1, rows, lambda: spark))
+    target(kafka_broker.address, topic, key=None).deliver(Delivery(1, rows, lambda: spark))
     assert [(m.key, told(m)) for m in kafka_broker.consume(topic)] == [(None, ("+I", 1, n)) for n in range(300)]
 
 

@@ -15,15 +15,18 @@ GONE, NEW = "_gone", "_new"
 PLACE = "_ place"
 
 
-def collapsed(changes: pa.Table, key: Sequence[str]) -> pa.Table:
+def collapsed(changes: pa.Table, key: Sequence[str] | None) -> pa.Table:
     """The newest row of each key that changed, in the order of the changes; LMR0642 where a key is left with two.
+
+    Without columns in the key the view has one row.
 
     `_gone`: the key has no row any more, and this is the one that it had. `_new`: it had none before. A key whose row
     is as it was is left out.
     """
     rows = changes.select(data_columns(changes.column_names))
     numbered = rows.append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
-    data, by, place = _listed(rows.column_names), _listed(key), quoted(PLACE)
+    key = key or ()
+    data, by, place = _listed(rows.column_names), _listed(key) or "()", quoted(PLACE)
     with connection() as db:
         db.register("changes", numbered.append_column(WEIGHT, changes.column(WEIGHT)))
         found = db.sql(
@@ -32,7 +35,7 @@ def collapsed(changes: pa.Table, key: Sequence[str]) -> pa.Table:
                     GROUP BY {data} HAVING sum({WEIGHT}) <> 0
                 ) SELECT coalesce(max({place}) FILTER (weight > 0), max({place})) AS {place},
                     coalesce(sum(weight) FILTER (weight > 0), 0)::BIGINT AS live, sum(weight)::BIGINT AS more
-                FROM sums GROUP BY {by} ORDER BY 1"""
+                FROM sums GROUP BY {by} HAVING count(*) > 0 ORDER BY 1"""
         ).to_arrow_table()
     _require_one(rows, found, key)
     chosen = rows.take(found.column(PLACE))
@@ -40,16 +43,21 @@ def collapsed(changes: pa.Table, key: Sequence[str]) -> pa.Table:
     return chosen.append_column(GONE, gone).append_column(NEW, pc.greater(found.column("more"), 0))
 
 
-def refuse_present(changed: pa.Table, target: pa.Table | object, key: Sequence[str]) -> None:
+def refuse_present(changed: pa.Table, target: pa.Table | object, key: Sequence[str] | None) -> None:
     """LMR0642 if the target, a table or a dataset, already has a row with a key that is new."""
-    same = " AND ".join(f"t.{quoted(name)} IS NOT DISTINCT FROM c.{quoted(name)}" for name in key)
     fresh = changed.filter(changed.column(NEW))
     with connection() as db:
-        db.register("fresh", fresh.select(key))
+        db.register("fresh", fresh)
         db.register("target", target)
-        twice = db.sql(f"SELECT * FROM fresh c WHERE EXISTS (FROM target t WHERE {same}) LIMIT 1").to_arrow_table()
+        there = f"EXISTS (FROM target t WHERE {same_key(key)})"
+        twice = db.sql(f"SELECT {_listed(key or ()) or 'TRUE'} FROM fresh c WHERE {there} LIMIT 1").to_arrow_table()
     if twice.num_rows:
-        raise not_unique(twice.to_pylist()[0])
+        raise not_unique(twice.to_pylist()[0] if key else {})
+
+
+def same_key(key: Sequence[str] | None) -> str:
+    """Whether a row of `t`, the target, and one of `c`, the changes, have one key; a key of no column all have."""
+    return " AND ".join(f"(t.{quoted(name)} IS NOT DISTINCT FROM c.{quoted(name)})" for name in key or ()) or "TRUE"
 
 
 def _require_one(rows: pa.Table, found: pa.Table, key: Sequence[str]) -> None:
@@ -62,7 +70,7 @@ def not_unique(key: dict[str, object]) -> LaminarError:
     shown = ", ".join(f"{name} = {value}" for name, value in key.items())
     return LaminarError(
         "LMR0642",
-        f"two results have the key {shown}",
+        f"two results have the key {shown}" if key else "a view of one row would share its target with another row",
         detail="An upsert keeps one row for each key, so one of them would be lost. Nothing of the epoch was written.",
         hint="Give the sink a key that tells results apart (by default it is the window and the group keys).",
     )

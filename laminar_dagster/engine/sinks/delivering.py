@@ -181,7 +181,7 @@ class Deliveries:
 def described(sink: DeclaredSink) -> dict[str, Any]:
     """What a position is of: the same options mean the same target, by whatever address it is reached."""
     options = {name: value for name, value in sink.options.items() if name not in ADDRESSES}
-    return {"connector": sink.connector, "mode": sink.mode, "key": list(sink.key), "options": options}
+    return {"connector": sink.connector, "mode": sink.mode, "key": list(sink.key or ()), "options": options}
 
 
 def _corrections(reader: StoreReader, after: int, upto: int) -> frozenset[int]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from laminar_dagster.engine.in_process_sql import quoted
-from laminar_dagster.engine.sinks.collapsing import GONE, NEW, collapsed, refuse_present
+from laminar_dagster.engine.sinks.collapsing import GONE, NEW, collapsed, refuse_present, same_key
 from laminar_dagster.engine.sinks.targets import Delivery, Surroundings
 from laminar_dagster.engine.sources.paths import located
 from laminar_dagster.errors import LaminarError
@@ -58,11 +58,10 @@ class DeltaTarget:
             self._commit_nothing(delivery.epoch)
             return
         refuse_present(changed, self._table.to_pyarrow_dataset(), key)
-        same = " AND ".join(f"(t.{quoted(name)} IS NOT DISTINCT FROM c.{quoted(name)})" for name in key)
         values = {quoted(name): f"c.{quoted(name)}" for name in delivery.data.column_names}
         merge = self._table.merge(
             changed.drop_columns([NEW]),
-            predicate=same,
+            predicate=same_key(key),
             source_alias="c",
             target_alias="t",
             commit_properties=self._number(delivery.epoch),

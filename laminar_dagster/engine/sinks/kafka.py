@@ -87,7 +87,8 @@ class KafkaTarget:
             rows = rows.filter(pc.not_equal(rows.column(OP), "-U"))
         else:
             values = json_texts(rows, data_columns(rows.column_names))
-        keys = json_texts(rows, self.sink.key) if self.sink.key else pa.nulls(rows.num_rows, pa.string())
+        none = pa.nulls(rows.num_rows, pa.string())
+        keys = none if self.sink.key is None else json_texts(rows, self.sink.key)
         return pa.table({"key": keys, "value": values, **{name: rows.column(own) for name, own in HEADERS.items()}})
 
     def _newest(self, delivery: Delivery) -> pa.Table:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from laminar_dagster.engine.sinks.collapsing import GONE, NEW, collapsed
 from laminar_dagster.engine.sinks.delta import DeltaTarget
 from laminar_dagster.engine.sinks.files import FilesTarget
+from laminar_dagster.engine.sinks.kafka import KafkaTarget
 from laminar_dagster.engine.sinks.targets import Delivery, Surroundings
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.sinks import DeclaredSink
@@ -34,6 +35,11 @@ def files(root: Path, form: str, mode: str) -> FilesTarget:
 def delta(root: Path, mode: str, *key: str) -> DeltaTarget:
     sink = DeclaredSink("s", "view", "delta", mode, mode, key, {"path": "out"})
     return DeltaTarget(sink, Surroundings(root))
+
+
+def kafka(root: Path, mode: str, key: tuple[str, ...] | None) -> KafkaTarget:
+    options = {"brokers": "localhost:9092", "topic": "t"}
+    return KafkaTarget(DeclaredSink("s", "view", "kafka", mode, "upsert", key, options), Surroundings(root))
 
 
 # --- files ---------------------------------------------------------------------------------------------------
@@ -194,10 +200,42 @@ def test_a_result_with_the_key_of_an_earlier_one_is_refused(tmp_path: Path) -> N
     assert delta_rows(tmp_path / "out") == [row("a", 1)]
 
 
+def test_a_view_of_one_row_is_upserted_without_a_key(tmp_path: Path) -> None:
+    target = delta(tmp_path, "upsert")
+    target.deliver(delivery(1, ("+I", row("a", 1)), *update("a", 1, 2)))
+    target.deliver(delivery(2, *update("a", 2, 3)))
+    assert delta_rows(tmp_path / "out") == [row("a", 3)]
+    target.deliver(delivery(3, *update("a", 3, 4), *update("a", 4, 3)))
+    target.deliver(delivery(4, ("-D", row("a", 3))))
+    assert (delta_rows(tmp_path / "out"), target.landed()) == ([], 4)
+
+
+def test_the_one_row_of_a_view_is_not_put_over_the_rows_of_others(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "out", pa.table({"k": ["theirs"], "n": pa.array([7], pa.int64())}))
+    with pytest.raises(LaminarError, match="LMR0642"):
+        delta(tmp_path, "upsert").deliver(delivery(1, ("+I", row("a", 1))))
+    assert delta_rows(tmp_path / "out") == [row("theirs", 7)]
+
+
 def test_a_table_that_others_write_too_keeps_their_rows(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "out", pa.table({"k": ["theirs"], "n": pa.array([7], pa.int64())}))
     delta(tmp_path, "upsert", "k").deliver(delivery(1, ("+I", row("a", 1))))
     assert delta_rows(tmp_path / "out") == [row("a", 1), row("theirs", 7)]
+
+
+# --- messages ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["upsert", "changelog"])
+def test_all_messages_of_a_view_of_one_row_have_one_key(tmp_path: Path, mode: str) -> None:
+    found = kafka(tmp_path, mode, ()).texts(delivery(1, *update("a", 1, 2)))
+    assert set(found.column("key").to_pylist()) == {"{}"}
+    assert found.column("value").to_pylist()[-1] == '{"k":"a","n":2}'
+
+
+def test_messages_of_rows_that_nothing_tells_apart_have_no_key(tmp_path: Path) -> None:
+    found = kafka(tmp_path, "append", None).texts(delivery(1, ("+I", row("a", 1)), ("+I", row("a", 1))))
+    assert found.column("key").to_pylist() == [None, None]
 
 
 # --- laws ----------------------------------------------------------------------------------------------------
