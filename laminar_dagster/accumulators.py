@@ -10,12 +10,11 @@ The same engine and the same state as a view that Dagster runs; only the rows an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,12 +23,12 @@ from laminar_dagster.engine.open_windows import OpenWindow, open_sessions, open_
 from laminar_dagster.engine.run import RunOptions, ViewRun, open_view
 from laminar_dagster.engine.runtime import Told
 from laminar_dagster.engine.session import SparkSettings, open_session
+from laminar_dagster.engine.sources.batches import Batch, typed_batch
 from laminar_dagster.engine.sources.memory import MemoryConnector, arrow_type
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.build import plan_script
 from laminar_dagster.plan.plan import Plan
-from laminar_dagster.semantics.query import Field, Source
-from laminar_dagster.semantics.time import from_datetime
+from laminar_dagster.semantics.time import from_datetime, to_datetime
 from laminar_dagster.semantics.windows import Session
 from laminar_dagster.sql.local_paths import require_local
 from state_store import CommitRow
@@ -37,8 +36,6 @@ from state_store import format as f
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Batch: TypeAlias = "pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]"
 
 
 class WindowAccumulators:
@@ -71,10 +68,10 @@ class WindowAccumulators:
     def update(self, batch: Batch) -> int:
         """Fold a batch into the accumulators; gives how many rows entered a window.
 
-        Late and failing rows go to the side output. LMR0801 where a column is missing, unknown or of another type:
-        then nothing of the batch is taken.
+        A batch is an Arrow table, or any iterable of dicts. Late and failing rows go to the side output. LMR0801 where
+        a column is missing, unknown or of another type, or a time has no zone: then nothing of the batch is taken.
         """
-        table = _typed(batch, self._source)
+        table = typed_batch(batch, self._source)
         if not table.num_rows:
             return 0
         connector = self._connector
@@ -85,10 +82,10 @@ class WindowAccumulators:
     def close(self, watermark: datetime | int) -> pa.Table:
         """Close every window that ends at the watermark or before (allowed lateness added); gives their rows.
 
-        The watermark is a time with a zone, or microseconds since 1970 UTC. It never moves back.
+        The watermark is a time with a zone, or microseconds since 1970 UTC (else LMR0804). It never
+        moves back.
         """
-        moment = watermark if isinstance(watermark, int) else from_datetime(watermark)
-        commit = self._running.step(Told(moment))
+        commit = self._running.step(Told(_moment(watermark)))
         return self._emitted(commit)
 
     def open_window_count(self) -> int:
@@ -171,35 +168,21 @@ def _planned(sql: str) -> Plan:
     return plan
 
 
-def _typed(batch: Batch, source: Source) -> pa.Table:
-    """The batch with the source's columns in their declared types, or LMR0801."""
-    schema = pa.schema([(column.name, arrow_type(column.type)) for column in source.columns])
-    if isinstance(batch, pa.RecordBatch):
-        batch = pa.Table.from_batches([batch])
-    rows = [set(batch.column_names)] if isinstance(batch, pa.Table) else [set(row) for row in batch]
-    unknown = sorted({name for row in rows for name in row - set(schema.names)})
-    missing = sorted({name for row in rows for name in set(schema.names) - row})
-    for problem, found in (("has no column", unknown), ("needs column", missing)):
-        if found:
-            raise _mismatch(f'source "{source.name}" {problem} "{found[0]}"', f"columns: {', '.join(schema.names)}")
-    columns = [_column(batch, column, schema.field(column.name).type) for column in source.columns]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _column(batch: pa.Table | Sequence[Mapping[str, Any]], column: Field, type_: pa.DataType) -> Any:
+def _moment(watermark: object) -> int:
+    """Microseconds since 1970 UTC; LMR0804 for what is no moment in time."""
     try:
-        if isinstance(batch, pa.Table):
-            return batch.column(column.name).cast(type_)
-        return pa.array([row[column.name] for row in batch], type_)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise _mismatch(f'column "{column.name}" does not fit {column.type}', str(error)) from error
-
-
-def _mismatch(problem: str, detail: str) -> LaminarError:
-    return LaminarError(
-        "LMR0801",
-        problem,
-        detail=detail,
-        hint="Give the columns that CREATE SOURCE declares, in their types.",
-        committed="Nothing of this batch was taken.",
+        if isinstance(watermark, int) and not isinstance(watermark, bool):
+            to_datetime(watermark)
+            return watermark
+        if isinstance(watermark, datetime):
+            return from_datetime(watermark)
+        problem = f"it is a {type(watermark).__name__}"
+    except (ValueError, OverflowError) as error:
+        problem = str(error)
+    raise LaminarError(
+        "LMR0804",
+        f"{watermark!r} is not a watermark",
+        detail=problem,
+        hint="Give a datetime with a zone, such as datetime(…, tzinfo=UTC), or microseconds since 1970 UTC.",
+        committed="No window was closed.",
     )

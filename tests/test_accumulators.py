@@ -107,6 +107,21 @@ def test_a_type_mismatch_takes_nothing_of_the_batch(spark: Any, tmp_path: Path, 
         assert windows.open_window_count() == 0
 
 
+@pytest.mark.spark
+def test_rows_may_come_from_a_generator_and_a_fraction_is_not_cut_off(spark: Any, tmp_path: Path) -> None:
+    with WindowAccumulators(MINUTES, tmp_path, spark) as windows:
+        assert windows.update(row(n, 1) for n in range(3)) == 3
+        with pytest.raises(LaminarError, match='column "v" does not fit BIGINT'):
+            windows.update([{**row(5, 1), "v": 1.9}])
+        with pytest.raises(LaminarError, match="has no zone"):
+            windows.update([{**row(5, 1), "ts": at(5).replace(tzinfo=None)}])
+        for watermark in ("2026-01-01", at(60).replace(tzinfo=None), at(60).date(), True, 2**63 - 1, None):
+            with pytest.raises(LaminarError, match="is not a watermark") as caught:
+                windows.close(watermark)  # type: ignore[arg-type]
+            assert caught.value.code == "LMR0804"
+        assert closed(windows.close(at(60))) == [(0, 60, "a", 3, 3)]
+
+
 @pytest.mark.parametrize(
     "sql",
     [
