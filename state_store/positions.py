@@ -16,8 +16,8 @@ FOLDER = "sinks"
 class SinkPosition:
     """All epochs up to this one are delivered; `delivered` is the last of them that changed something.
 
-    `target` is what they were delivered to, `at` when (microseconds). `dropped` is how many rows it did not get, and
-    will not: it could not take them, and was told to go on.
+    `target` is what they were delivered to, `at` when the last rows went there (microseconds); None: none did.
+    `dropped` is how many rows it did not get, and will not: it could not take them, and was told to go on.
     """
 
     epoch: int = 0

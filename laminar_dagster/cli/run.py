@@ -146,7 +146,8 @@ def delivered_data(delivered: Mapping[str, Delivered]) -> dict[str, Any]:
         }
         for sink, done in delivered.items()
     }
-    return {"delivered": found} if found else {}
+    lost = sum(done.dropped for done in delivered.values())
+    return {"route_dropped": lost, **({"delivered": found} if found else {})}
 
 
 def _print_epochs(view: str, commits: list[CommitRow], totals: Mapping[str, int], watermark: str | None) -> None:

@@ -70,15 +70,20 @@ class Cluster:
 
     def require_answer(self, seconds: float) -> None:
         """LMR0630 unless some broker takes a connection within so many seconds."""
-        problem: Exception | None = None
-        for broker in self.brokers.split(","):
-            host, _, port = broker.strip().rpartition(":")
+        problem: OSError | None = None
+        for address in [self._address(broker.strip()) for broker in self.brokers.split(",")]:
             try:
-                socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
+                socket.create_connection(address, timeout=seconds).close()
                 return
-            except (OSError, ValueError) as refused:
+            except OSError as refused:
                 problem = refused
         raise not_answering(self.brokers, str(problem)) from problem
+
+    def _address(self, broker: str) -> tuple[str, int]:
+        host, _, port = broker.rpartition(":")
+        if not host or not port.isdecimal():
+            raise wrong_settings(self.brokers, f"{broker!r} is not a host and a port, as 'localhost:9092' is")
+        return host.strip("[]"), int(port)
 
     def topic(self, topic: str) -> Topic:
         """The partitions of a topic with what they hold now."""
@@ -130,12 +135,28 @@ class Cluster:
         return not_answering(self.brokers, str(cause.toString()))
 
 
+# What waiting cannot mend: the client's settings make no sense, or the cluster does not let it in.
+OF_SETTINGS = ("ConfigException", "AuthenticationException", "AuthorizationException")
+
+
 def not_answering(brokers: str, detail: str) -> LaminarError:
+    if any(name in detail for name in OF_SETTINGS):
+        return wrong_settings(brokers, detail)
     return LaminarError(
         "LMR0630",
         f"the Kafka cluster at {brokers} does not answer as it should",
         detail=detail,
         hint="Check `brokers`, that they can be reached from here, and the file that `properties` names (security).",
+        committed="All earlier epochs stand; the next run goes on from there.",
+    )
+
+
+def wrong_settings(brokers: str, detail: str) -> LaminarError:
+    return LaminarError(
+        "LMR0648",
+        f"the settings for the Kafka cluster at {brokers} are not right",
+        detail=detail,
+        hint="Correct `brokers` ('host:9092', with commas), and the file that `properties` names (security).",
         committed="All earlier epochs stand; the next run goes on from there.",
     )
 
@@ -195,7 +216,7 @@ def _properties(path: Path) -> dict[str, str]:
         read.load(jvm.java.io.StringReader(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise LaminarError(
-            "LMR0630",
+            "LMR0648",
             f"the properties of the Kafka client cannot be read from {path}",
             detail=first_line(error),
             hint="Correct `properties`: a file as Kafka's command line tools take it, relative to the project.",

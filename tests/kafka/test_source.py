@@ -284,8 +284,11 @@ def test_a_file_of_properties_reaches_the_client(kafka_broker: Broker, tmp_path:
         "kafka.client.id": "laminar",
         "kafka.bootstrap.servers": kafka_broker.address,
     }
-    with pytest.raises(LaminarError, match="LMR0630"):
+    with pytest.raises(LaminarError, match="LMR0648"):
         Cluster(kafka_broker.address, tmp_path / "none").topic("any")
+    path.write_text("security.protocol = NONSENSE")
+    with pytest.raises(LaminarError, match="LMR0648"):
+        Cluster(kafka_broker.address, path).topic("any")
 
 
 def test_a_cluster_that_does_not_answer_is_a_named_error(kafka_broker: Broker, tmp_path: Path) -> None:

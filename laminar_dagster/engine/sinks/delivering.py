@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,10 @@ from state_store.positions import SinkPosition, SinkPositions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# What a route that may drop rows drops them for: brokers that do not answer, and disks that are full or do not answer.
+SATURATED = frozenset({"LMR0630"})
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ETIMEDOUT, errno.EIO})
 
 
 @dataclass
@@ -92,11 +97,13 @@ class Deliveries:
                 rows = self._taken(sink, target, delivery, done)
             dropped = changes.rows.num_rows - rows.num_rows
             done.dropped += dropped
-            position = self._remember(positions, sink, changes.epoch, changes.epoch, position.dropped + dropped)
+            position = replace(position, epoch=changes.epoch, dropped=position.dropped + dropped)
             if rows.num_rows:
                 done.epochs, done.rows = done.epochs + 1, done.rows + rows.num_rows
+                position = _delivered(position, changes.epoch)
+            self._remember(positions, sink, position)
         if position.epoch < last.epoch:
-            self._remember(positions, sink, last.epoch, position.delivered, position.dropped)
+            self._remember(positions, sink, replace(position, epoch=last.epoch))
 
     def _within_bounds(self, sink: DeclaredSink, entries: pa.Table, done: Delivered) -> pa.Table:
         """The entries of an epoch that a route may take: none any more once it has failed in this run."""
@@ -122,7 +129,7 @@ class Deliveries:
         try:
             target.deliver(delivery)
         except (LaminarError, OSError) as problem:
-            if sink.entries is None or sink.saturation.policy != DROP:
+            if sink.entries is None or sink.saturation.policy != DROP or not _is_saturated(problem):
                 raise
             self._saturated.add(sink.name)
             done.why = problem.problem if isinstance(problem, LaminarError) else f"{type(problem).__name__}: {problem}"
@@ -143,21 +150,17 @@ class Deliveries:
             known, landed = positions.read(sink.name), target.landed() or 0
             if known is None:
                 _refuse_used(sink, landed)
-                self._remember(positions, sink, 0, 0)
+                self._remember(positions, sink, SinkPosition())
             elif dict(known.target) != described(sink):
                 raise _another_target(sink, known)
             elif known.epoch < landed:
-                self._remember(positions, sink, landed, landed, known.dropped)
+                self._remember(positions, sink, _delivered(known, landed))
             self._targets[sink.name] = target
         return self._targets[sink.name]
 
-    def _remember(
-        self, positions: SinkPositions, sink: DeclaredSink, epoch: int, delivered: int, dropped: int = 0
-    ) -> SinkPosition:
-        position = SinkPosition(epoch, delivered, from_datetime(datetime.now(UTC)), described(sink), dropped)
-        positions.write(sink.name, position)
+    def _remember(self, positions: SinkPositions, sink: DeclaredSink, position: SinkPosition) -> None:
+        positions.write(sink.name, replace(position, target=described(sink)))
         self.surroundings.after_write(f"sink {sink.name} position")
-        return position
 
     def _failure(self, sink: DeclaredSink, problem: Exception) -> LaminarError:
         commit = StoreReader(self.store).commit()
@@ -192,6 +195,15 @@ def _corrections(reader: StoreReader, after: int, upto: int) -> frozenset[int]:
 
 def position_of(store: Path, sink: DeclaredSink) -> SinkPosition:
     return _position(SinkPositions(store), sink)
+
+
+def _delivered(position: SinkPosition, epoch: int) -> SinkPosition:
+    return replace(position, epoch=epoch, delivered=epoch, at=from_datetime(datetime.now(UTC)))
+
+
+def _is_saturated(problem: LaminarError | OSError) -> bool:
+    """Whether it is the target that cannot take more now; a mistake on this side is not to cost any rows."""
+    return problem.code in SATURATED if isinstance(problem, LaminarError) else problem.errno in FULL
 
 
 def _position(positions: SinkPositions, sink: DeclaredSink) -> SinkPosition:

@@ -94,6 +94,16 @@ def test_a_second_run_delivers_nothing(project: Path) -> None:
     assert delivered(project) == before
 
 
+def test_an_epoch_that_changes_nothing_does_not_move_the_time_of_the_last_delivery(project: Path) -> None:
+    deliver(project, SQL)
+    before = SinkPositions(project / "data" / "view").read("current")
+    Changelog(project / "data" / "view").commit()
+    deliver(project, SQL)
+    after = SinkPositions(project / "data" / "view").read("current")
+    assert before is not None
+    assert after == replace(before, epoch=before.epoch + 1)
+
+
 def test_what_comes_later_is_delivered_by_the_next_run(project: Path) -> None:
     deliver(project, SQL)
     Changelog(project / "data" / "view").commit(("-D", row("a", 3)))

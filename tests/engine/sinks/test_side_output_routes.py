@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import socket
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
 
+from laminar_dagster.cli.run import delivered_data
 from laminar_dagster.engine.crash import CrashError, raising_after
+from laminar_dagster.engine.sinks.delivering import Deliveries
 from laminar_dagster.engine.sinks.side_output import entries_since
+from laminar_dagster.engine.sinks.targets import Surroundings
 from laminar_dagster.errors import LaminarError
 from state_store import CommitRow, MaintenancePolicy, StoreReader, StoreWriter
 from state_store import format as f
@@ -19,7 +24,7 @@ from state_store.merging import merge_if_due
 from state_store.parquet import write_file
 from state_store.positions import SinkPositions
 from tests.changes.changelogs import NOON
-from tests.engine.sinks.histories import deliver, texts
+from tests.engine.sinks.histories import deliver, query, texts
 
 VIEW = """
 CREATE MATERIALIZED VIEW view AS SELECT k, SUM(x) AS n FROM TUMBLE(s, at, INTERVAL '1' MINUTE)
@@ -84,6 +89,56 @@ def test_a_run_that_is_killed_after_any_write_reinjects_the_same(project: Path, 
         position = SinkPositions(root / "data" / "view").read("side_output.late")
         assert position is not None
         assert position.epoch == 4
+
+
+ROUTED = f"{SOURCE}{VIEW} WITH (side_output.late = 'kafka:aside', side_output.brokers = '{{}}');"
+
+
+@pytest.fixture
+def brokers() -> Iterator[str]:
+    """Something that takes connections, and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def without_jars() -> NoReturn:
+    raise LaminarError("LMR0513", "this Spark was started without the jars for Kafka", hint="Start it anew.")
+
+
+def test_a_spark_without_kafkas_jars_is_an_error_and_drops_nothing(project: Path, brokers: str) -> None:
+    store = project / "data" / "view"
+    run = Deliveries(query(ROUTED.format(brokers)), store, Surroundings(project), without_jars)
+    run.catch_up()
+    with pytest.raises(LaminarError, match="LMR0513") as caught:
+        run.require_success()
+    assert caught.value.hint == "Start it anew."
+    position = SinkPositions(store).read("side_output.late")
+    assert position is not None
+    assert (position.epoch, position.dropped) == (0, 0)
+
+
+@pytest.mark.parametrize("brokers", ["localhost", "localhost:kafka"])
+def test_brokers_without_a_port_are_an_error_and_drop_nothing(project: Path, brokers: str) -> None:
+    with pytest.raises(LaminarError, match="LMR0648"):
+        deliver(project, ROUTED.format(brokers))
+
+
+def test_a_folder_that_is_a_file_is_an_error_and_drops_nothing(project: Path) -> None:
+    (project / "again").write_text("a file where the directory should be")
+    sql = REINJECTED.replace("side_output.reinject_to", "side_output.on_saturation = 'drop', side_output.reinject_to")
+    with pytest.raises(LaminarError, match="LMR0641"):
+        deliver(project, sql)
+    (project / "again").unlink()
+    assert deliver(project, sql).delivered["side_output.late"].rows == 4
+
+
+def test_a_route_that_took_nothing_was_never_delivered_to(project: Path) -> None:
+    run = deliver(project, ROUTED.format("127.0.0.1:1"))
+    position = SinkPositions(project / "data" / "view").read("side_output.late")
+    assert position is not None
+    assert (position.epoch, position.delivered, position.at, position.dropped) == (4, 0, None, 4)
+    assert delivered_data(run.delivered)["route_dropped"] == 4
+    assert delivered_data(deliver(project, ROUTED.format("127.0.0.1:1")).delivered)["route_dropped"] == 0
 
 
 def numbered(store: Path) -> list[tuple[int, int, Any]]:
