@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laminar_dagster.changes import apply, consolidate, diff
+from laminar_dagster.changes import ChangelogRecord, apply, consolidate, diff
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics import zset
 from laminar_dagster.semantics.zset import CdcOperation, Change, identity
@@ -49,6 +49,16 @@ def unweighted(row: dict[str, Any]) -> Any:
 def test_consolidating_columns_is_consolidating_rows(weighted: list) -> None:
     found = [(unweighted(row), row["_weight"]) for row in consolidate(weighted_table(weighted)).to_pylist()]
     assert found == [(identity(row), weight) for row, weight in zset.consolidate(weighted)]
+
+
+def test_a_weight_of_zero_changes_nothing() -> None:
+    row = {"k": "a", "f": 1.5, "l": None}
+    table, nothing = pa.Table.from_pylist([row], SCHEMA), weighted_table([(row, 0)])
+    assert consolidate(nothing).num_rows == 0
+    assert apply(table, nothing).to_pylist() == [row]
+    assert apply(None, nothing).num_rows == 0
+    record = ChangelogRecord(row, 0, None, CdcOperation.INSERT)
+    assert (record.is_insert, record.is_delete) == (False, False)
 
 
 @few

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from laminar_dagster.engine.crash import CrashError
+from laminar_dagster.engine.metrics import METRICS, facts_of
 from state_store import CommitRow, MaintenancePolicy
 from state_store import format as f
 from tests.engine.sources.views import COLUMNS, FAR, SELECT, View, json_line, json_lines, source, write
@@ -51,6 +52,14 @@ def flood(view: View, name: str, reverse: bool = False) -> None:
     write(view.root, name, "\n".join(lines[::-1] if reverse else lines) + "\n", mtime=2)
 
 
+def shown_in_metrics(view: View) -> Mapping[str, float]:
+    """What the limit left out of the side output, over all epochs, as `laminar metrics` shows it."""
+    facts = facts_of(view.plan, view.store)
+    assert facts is not None
+    (metric,) = (each for each in METRICS if each.name == "laminar_side_output_dropped_rows")
+    return metric.values(facts)
+
+
 LIMITED = "side_output.max_rows_per_epoch = 4, side_output.late.include_original = false"
 
 
@@ -64,6 +73,7 @@ def test_beyond_a_limit_rows_are_counted_by_kind_and_which_stay_follows_from_the
         assert (last["late"], last["error"], last["side_output_dropped"]) == (20, 6, 18)
         assert (last["side_output_dropped_late"], last["side_output_dropped_error"]) == (16, 2)
         assert last["rows_in"] == last["aggregated"] + last["filtered"] + last["late"] + last["error"]
+        assert shown_in_metrics(view) == {"": 18}
     one, other = (sorted((e["kind"], e["event_time"], e["original_event"]) for e in view.aside()) for view in views)
     assert str(one) == str(other)
     late = [entry for entry in one if entry[0] == "late"]

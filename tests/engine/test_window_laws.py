@@ -68,7 +68,7 @@ def test_the_first_rows_of_windows_are_the_same_under_any_cut(
     assert aside(on_spark) == aside(by_rule)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "tumble"])
+@pytest.mark.parametrize("kind", KINDS)
 @on_spark(examples=5)
 @given(drawn=drawn_commits, cut=cuts(6), late=st.sampled_from([0, 3]), few=st.sampled_from([0, merging.FEW_PAIRS]))
 @example(drawn=BESIDE_A_CLOSED_SESSION, cut=frozenset(), late=3, few=0)

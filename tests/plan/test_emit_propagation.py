@@ -85,3 +85,16 @@ def test_the_remedy_for_an_append_sink_without_a_window_is_one_that_the_next_rul
         explained("windowless", emit, "append")
     assert "EMIT CHANGES with sink = 'upsert'" in (refused.value.hint or "")
     assert emit_of(explained("windowless", "CHANGES", "upsert")) == ("CHANGES", "as written")
+
+
+UPSERTS = ("connector = 'delta', path = 'out'", "connector = 'kafka', brokers = 'b:9092', topic = 't'")
+
+
+@pytest.mark.parametrize("target", UPSERTS)
+@pytest.mark.parametrize("emit", WRITTEN)
+def test_a_target_of_upserts_takes_any_strategy(emit: str, target: str) -> None:
+    view = f"CREATE MATERIALIZED VIEW out AS SELECT window_start, k, COUNT(*) AS n {FROM['windowed']} EMIT {emit};"
+    sink = f"CREATE SINK current FROM out WITH ({target}, mode = 'upsert');"
+    alone, delivered = (plan_script(EV + view + more)[-1].query for more in ("", sink))
+    assert delivered.emit == alone.emit
+    assert [(found.name, found.mode) for found in delivered.sinks] == [("current", "upsert")]
