@@ -9,6 +9,7 @@ import typer
 
 from laminar_dagster.cli.options import DataOption, EpochOption, JsonOption, ProjectOption, ViewArgument, project_of
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.semantics.time import to_iso
 from state_store import StoreReader
 
 if TYPE_CHECKING:
@@ -43,17 +44,23 @@ def explain(
 
 def explain_window(project: Project, view: str, moment: str, keys: list[str], epoch: int | None, as_json: bool) -> None:
     from laminar_dagster.cli.window_text import as_data, as_text
-    from laminar_dagster.engine.window_account import accounts, keys_of, moment_of
+    from laminar_dagster.engine.window_account import accounts, gap_around, keys_of, moment_of
 
     plan, at, wanted = project.plan(view), moment_of(moment), keys_of(keys)
     reader = StoreReader(project.store(view))
     commit = reader.commit(epoch) if reader.exists else None
     found = [] if commit is None else accounts(plan, reader, commit, at, wanted)
     last = None if commit is None else commit.epoch
+    gap = gap_around(plan, at)
     if as_json:
-        typer.echo(json.dumps({"view": view, "epoch": last, "windows": [as_data(account) for account in found]}))
+        between = {} if gap is None else {"gap": {"start": to_iso(gap.start), "end": to_iso(gap.end)}}
+        told = {"view": view, "epoch": last, "windows": [as_data(account) for account in found], **between}
+        typer.echo(json.dumps(told))
     elif last is None:
         typer.echo(f"{view}: no epoch yet")
+    elif gap is not None:
+        stretch = f"{to_iso(gap.start)} to {to_iso(gap.end)}"
+        typer.echo(f"{view}: that time is in a gap between two windows, {stretch}: its rows are in none")
     elif not found:
         typer.echo(f"{view}: as of epoch {last} no window holds that time, or of sessions none that the output tells")
     else:

@@ -15,7 +15,7 @@ from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, S
 from laminar_dagster.engine.crash import crash_point_from_environment
 from laminar_dagster.engine.session import open_session
 from laminar_dagster.errors import LaminarError
-from laminar_dagster.plan.bounds import cautions
+from laminar_dagster.plan.bounds import between_windows, cautions
 from laminar_dagster.semantics.time import to_iso
 from state_store import StoreError
 
@@ -157,6 +157,8 @@ def _print_epochs(view: str, commits: list[CommitRow], totals: Mapping[str, int]
     ancient = sum(c.counts.get("pre_epoch_rows", 0) for c in commits)
     if ancient:
         typer.echo(f"warning: {view}: {ancient} row(s) are dated before 1970; they are in their true windows", err=True)
+    if totals["between_windows"]:
+        typer.echo(f"warning: {view}: {between_windows(totals['between_windows'])}", err=True)
     said = {**REPORTED, **{name: label for name, label in OCCASIONAL.items() if totals[name]}}
     shown = ", ".join(f"{totals[name]} {label}" for name, label in said.items())
     typer.echo(f"{view}: {len(commits)} epoch(s), {shown}; watermark {watermark or 'unknown yet'}")
@@ -164,6 +166,7 @@ def _print_epochs(view: str, commits: list[CommitRow], totals: Mapping[str, int]
 
 # Said only where there are such rows.
 OCCASIONAL = {
+    "between_windows": "between windows",
     "evicted": "evicted",
     "duplicate": "duplicates",
     "side_output_dropped": "beyond side_output.max_rows_per_epoch and not kept",

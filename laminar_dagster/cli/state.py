@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -12,19 +13,20 @@ from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, EpochOption, JsonOption, ProjectOption, ViewArgument, project_of
 from laminar_dagster.cli.screen import Screen, limit_for, tell_cut
-from laminar_dagster.cli.values import lasting, plain_row, sized
+from laminar_dagster.cli.values import lasting, plain_row, shown_row, sized
 from laminar_dagster.engine.clock_report import standings
 from laminar_dagster.engine.open_windows import open_windows as windows_of
 from laminar_dagster.engine.same_query import require_same_query
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import SIDE_OUTPUT_KINDS, Query
-from laminar_dagster.semantics.time import SECOND, to_iso
+from laminar_dagster.semantics.time import SECOND, from_datetime, to_iso
 from state_store import CommitRow, StoreReader
 from state_store import format as f
 
 LINES = 20
 # Told below the history, of the epochs that have such rows: as columns they would leave no room for the others.
 OCCASIONAL = {
+    "between_windows": "between windows",
     "evicted": "evicted",
     "duplicate": "duplicates",
     "side_output_dropped": "beyond side_output.max_rows_per_epoch and not kept",
@@ -111,7 +113,11 @@ def maintenance(reader: StoreReader) -> dict[str, Any]:
 
 
 def open_windows(plan: Plan, reader: StoreReader, commit: CommitRow) -> list[dict[str, Any]]:
-    """Each open window with its timer and what the state holds of it; of sessions, with their keys."""
+    """Each open window with its timer and what the state holds of it; of sessions, with their keys.
+
+    For how long nothing came is up to now, and not to the epoch: a view that nobody runs falls silent too.
+    """
+    now = from_datetime(datetime.now(UTC))
     return [
         {
             "window_start": to_iso(found.window.start),
@@ -120,7 +126,7 @@ def open_windows(plan: Plan, reader: StoreReader, commit: CommitRow) -> list[dic
             "closes_at_watermark": to_iso(found.deadline),
             "rows": found.rows,
             "updated_at": to_iso(found.updated_at),
-            "quiet_seconds": (commit.processing_time - found.updated_at) / SECOND,
+            "quiet_seconds": (now - found.updated_at) / SECOND,
             "partials": found.partials,
         }
         for found in windows_of(plan, reader, commit)
@@ -150,11 +156,7 @@ def _print_state(view: str, content: dict[str, Any], open_windows: int) -> None:
     console = Screen()
     console.print(f"{view}: epoch {content['epoch']}, watermark {content['watermark'] or 'unknown yet'}")
     console.print(shard_table(content["shards"]))
-    windows = _table("open window", "until", "closes at watermark", "rows", "last row")
-    for window in content["open_windows"]:
-        bounds = (window["window_start"], window["window_end"], window["closes_at_watermark"])
-        windows.add_row(*bounds, str(window["rows"]), f"{lasting(round(window['quiet_seconds'] * SECOND))} ago")
-    console.print(windows)
+    console.print(window_table(content["open_windows"]))
     console.print(f"{open_windows} open window(s)\n")
     tables = _table("table", "files", "rows", "size", "files on disk", "size on disk")
     for name, size in content["tables"].items():
@@ -163,6 +165,18 @@ def _print_state(view: str, content: dict[str, Any], open_windows: int) -> None:
     console.print(tables)
     for line in [*_drop_lines(content["counts"]), *_maintenance_lines(content["maintenance"])]:
         console.print(line)
+
+
+def window_table(entries: list[dict[str, Any]]) -> Table:
+    """A line for each open window; of sessions, which of one time differ by their keys, with these."""
+    has_keys = any("keys" in window for window in entries)
+    table = _table(*(["keys"] if has_keys else []), "open window", "until", "closes at watermark", "rows", "last row")
+    for window in entries:
+        keys = [escape(shown_row(window.get("keys", {})))] if has_keys else []
+        bounds = (window["window_start"], window["window_end"], window["closes_at_watermark"])
+        quiet = lasting(round(window["quiet_seconds"]) * SECOND)
+        table.add_row(*keys, *bounds, str(window["rows"]), f"{quiet} ago")
+    return table
 
 
 def shard_table(entries: list[dict[str, Any]]) -> Table:

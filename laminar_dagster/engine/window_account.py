@@ -20,7 +20,7 @@ from laminar_dagster.semantics.emission import Moment
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.time import from_datetime
 from laminar_dagster.semantics.watermark import source_of
-from laminar_dagster.semantics.windows import Session, Window
+from laminar_dagster.semantics.windows import Hop, Session, Window, last_window
 from state_store import CommitRow, StoreReader
 
 MAX_SESSIONS = 20
@@ -85,6 +85,15 @@ def accounts(plan: Plan, reader: StoreReader, commit: CommitRow, moment: int, ke
             return [_account(evidence, each, evidence.held(each)) for each in window.assign(moment)]
         except duckdb.ConversionException as unfit:
             raise _refused("the value of a key does not fit its type", detail=str(unfit).split("\n")[0]) from unfit
+
+
+def gap_around(plan: Plan, moment: int) -> Window | None:
+    """From the end of one window to the start of the next, where a time lies between the windows of a HOP."""
+    window = plan.query.window
+    if not isinstance(window, Hop) or window.assign(moment):
+        return None
+    before = last_window(window, moment)
+    return Window(before.end, before.start + window.slide)
 
 
 def moment_of(words: str) -> int:

@@ -20,7 +20,7 @@ from state_store import format as f
 
 COUNTED = ("rows_in", "filtered", "late", "error", "windows_closed", "rows_out")
 # Told only where there are such rows.
-OCCASIONAL = ("evicted", "duplicate", "side_output_dropped")
+OCCASIONAL = ("between_windows", "evicted", "duplicate", "side_output_dropped")
 STATE_TABLES = (f.PARTIALS, f.TIMERS, f.SOURCE_FILES, f.SEEN_KEYS)
 CHARTED_EPOCHS = 60
 SHOWN_ROWS = 10

@@ -12,7 +12,7 @@ from laminar_dagster.integration.reporting import Report, Reporter
 from laminar_dagster.integration.results import log_state, results
 from laminar_dagster.integration.summary import epoch_line
 from laminar_dagster.integration.view_run import Results, ViewRun
-from laminar_dagster.plan.bounds import cautions
+from laminar_dagster.plan.bounds import between_windows, cautions
 from state_store import CommitRow
 
 
@@ -32,6 +32,9 @@ def tick(run: ViewRun) -> Results:
         if done.dropped:
             delivered[f"dropped_{sink}"] = done.dropped
             run.context.log.warning(f"{done.dropped} row(s) did not go to route {sink}: {done.why}")
+    between = sum(commit.counts.get("between_windows", 0) for commit in commits)
+    if between:
+        run.context.log.warning(between_windows(between))
     yield from results(run, reporter, commits, **delivered)
 
 

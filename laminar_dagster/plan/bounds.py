@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from laminar_dagster.semantics.query import VIEW_CONNECTOR, Input, Query, TimeStep
-from laminar_dagster.semantics.windows import has_gaps
 
 
 @dataclass(frozen=True)
@@ -74,16 +73,17 @@ def cautions(query: Query) -> tuple[str, ...]:
     warned = [entry for entry in unbounded(query) if query.unbounded_state == "warn"]
     return (
         *([_without_event_time(timeless)] if timeless else []),
-        *([_WITH_GAPS] if has_gaps(query.window) else []),
         *(f"nothing bounds the state: {entry.why}. {entry.remedy}." for entry in warned),
         *([_unnamed(query.derived)] if query.derived else []),
     )
 
 
-_WITH_GAPS = (
-    "HOP's slide is longer than its size: rows between two windows are in none of them, and are counted as "
-    "between_windows. If that is not meant: the slide comes first, HOP(source, event_time, slide, size)."
-)
+def between_windows(rows: int) -> str:
+    """What a run says when such rows have come: a HOP whose slide is longer than its size may be meant."""
+    return (
+        f"{rows} row(s) lie between two windows of HOP, whose slide is longer than its size, and are in none. "
+        "If that is not meant: the slide comes first, HOP(source, event_time, slide, size)."
+    )
 
 
 def _unnamed(columns: tuple[str, ...]) -> str:

@@ -15,6 +15,7 @@ from laminar_dagster.semantics.sinks import APPEND, DROP, UPSERT, WAIT, Declared
 from laminar_dagster.semantics.spark_sql import display
 from laminar_dagster.semantics.time import format_micros
 from laminar_dagster.semantics.watermark import ShardPolicy
+from laminar_dagster.semantics.windows import has_gaps
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,8 @@ def _decided(entry: Input) -> str:
 def _window(query: Query) -> Node:
     if query.window is None:
         return Node("window: none")
-    return Node(f"window {query.window}")
+    gaps = [Node("gaps between windows: a row in one is in no window")] if has_gaps(query.window) else []
+    return Node(f"window {query.window}", gaps)
 
 
 def _grouping(query: Query) -> list[Node]:

@@ -34,6 +34,10 @@ class TimeZone(exp.Expression):
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
+    def at(self, where: Span) -> TimeZone:
+        self.meta[SPAN] = (where.start, where.end)
+        return self
+
 
 def _marking(read: Callable[..., Any]) -> Callable[..., Any]:
     """A clause's reader that keeps the clause's place, keyword included."""

@@ -121,7 +121,14 @@ def _statement(words: Words) -> Script:
             where=words.span_of(words.peek()),
             hint="Write CREATE MATERIALIZED VIEW, or CREATE STREAM.",
         )
-    raise words.unexpected("SOURCE, MATERIALIZED VIEW or SINK", ["SOURCE", "MATERIALIZED", "SINK"])
+    if words.sees("OR", "REPLACE"):
+        raise LaminarError(
+            "LMR0019",
+            "OR REPLACE is not needed here: the file is the view, and a changed file replaces it",
+            where=words.span_of(words.peek()),
+            hint="Leave OR REPLACE out. What a changed query does to saved state: docs/how-to/change-a-query.md.",
+        )
+    raise words.unexpected("SOURCE, MATERIALIZED VIEW, STREAM or SINK", ["SOURCE", "MATERIALIZED", "STREAM", "SINK"])
 
 
 def _own_name(words: Words, what: str) -> tuple[str, Span]:

@@ -12,6 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from laminar_dagster.errors import LaminarError, Span, did_you_mean
 from laminar_dagster.sql.clauses import begins_clause
+from laminar_dagster.sql.dialect import TimeZone
 from laminar_dagster.sql.intervals import IntervalText
 from laminar_dagster.sql.lexing import Words, closest, is_word
 from laminar_dagster.sql.reading import expression
@@ -52,6 +53,7 @@ class WindowClause:
     lengths: tuple[IntervalText, ...]
     time: exp.Expr | None = field(compare=False)
     where: Span
+    zone: TimeZone | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,17 @@ def _clause_at(words: Words, ahead: int) -> str | None:
     if token.text.upper() == "WATERMARK" and following.token_type == TokenType.L_PAREN:
         return "WATERMARK"
     is_call = third is not None and third.token_type == TokenType.L_PAREN
-    is_window = token.text.upper() == "WINDOW" and is_word(following) and is_call
-    return "WINDOW" if is_window and closest(following.text, list(KINDS)) is not None else None
+    if token.text.upper() != "WINDOW" or not is_word(following) or not is_call:
+        return None
+    return "WINDOW" if closest(following.text, list(KINDS)) is not None or _has_a_length(words, ahead + 3) else None
+
+
+def _has_a_length(words: Words, ahead: int) -> bool:
+    """Whether parentheses begin as those of a window do: with a length, or the name of one."""
+    token, following = words.peek(ahead), words.peek(ahead + 1)
+    if token is None or following is None:
+        return False
+    return "INTERVAL" in (token.text.upper(), following.text.upper()) or token.token_type == TokenType.NUMBER
 
 
 def _require_end(words: Words) -> None:
@@ -149,10 +160,10 @@ def _window(words: Words, first: Token) -> WindowClause:
             hint=did_you_mean(written.upper(), list(KINDS), "There are TUMBLING, HOPPING, CUMULATING and SESSION."),
         )  # fmt: skip
     words.expect("(")
-    lengths = _lengths(words, name)
+    lengths, zone = _lengths(words, name)
     words.expect(")")
     time = expression(words, "the event time", _ends_time) if words.accept("ON") else None
-    return WindowClause(name, lengths, time, words.since(first))
+    return WindowClause(name, lengths, time, words.since(first), zone)
 
 
 def _ends_time(words: Words, ahead: int) -> bool:
@@ -163,16 +174,22 @@ def _ends_time(words: Words, ahead: int) -> bool:
     return token.token_type in _NEXT_CLAUSES or begins_clause(words, ahead) or _clause_at(words, ahead) is not None
 
 
-def _lengths(words: Words, name: str) -> tuple[IntervalText, ...]:
-    """The lengths under their names; one that is needed alone may go without its name."""
+def _lengths(words: Words, name: str) -> tuple[tuple[IntervalText, ...], TimeZone | None]:
+    """The lengths under their names, and the TIME ZONE; a length that is needed alone may go without its name."""
     known = [length.removesuffix("*") for length in LENGTHS[name]]
     needed = [length.removesuffix("*") for length in LENGTHS[name] if length.endswith("*")]
     given: dict[str, IntervalText] = {}
+    zone = None
     while True:
         at = words.peek()
+        if zone is None and words.sees("TIME", "ZONE"):
+            zone = _zone(words)
+            if not words.accept(","):
+                break
+            continue
         said = _length_name(words, known) or (needed[0] if len(needed) == 1 and not given else None)
         if said is None:
-            raise words.unexpected(" or ".join(known), known)
+            raise _unnamed(words, needed, known)
         if said in given:
             raise LaminarError("LMR0007", f"{said} is said twice", where=words.span_of(at), hint="Keep one of the two.")
         given[said] = _length(words)
@@ -184,7 +201,21 @@ def _lengths(words: Words, name: str) -> tuple[IntervalText, ...]:
             "LMR0201", f"the window has no {missing}", where=words.span_of(words.peek()),
             hint=f"Write ({', '.join(f'{length} INTERVAL …' for length in needed)}).",
         )  # fmt: skip
-    return tuple(given[length] for length in known if length in given)
+    return tuple(given[length] for length in known if length in given), zone
+
+
+def _zone(words: Words) -> TimeZone:
+    first = words.take()
+    words.expect("ZONE")
+    name, _ = words.string("the time zone")
+    return TimeZone(this=exp.Literal.string(name)).at(words.since(first))
+
+
+def _unnamed(words: Words, needed: list[str], known: list[str]) -> LaminarError:
+    """A length without its name, where there are several."""
+    refusal = words.unexpected(" or ".join(known), known)
+    hint = refusal.hint or f"Each length has its name: ({', '.join(f'{length} INTERVAL …' for length in needed)})."
+    return LaminarError(refusal.code, refusal.problem, where=refusal.where, hint=hint)
 
 
 def _length_name(words: Words, known: list[str]) -> str | None:
@@ -199,4 +230,9 @@ def _length(words: Words) -> IntervalText:
     if token is not None and token.token_type == TokenType.NUMBER and unit is not None and is_word(unit):
         words.position += 2
         return IntervalText(token.text, unit.text, words.since(token))
+    if token is not None and token.token_type == TokenType.STRING:
+        raise LaminarError(
+            "LMR0002", f"expected INTERVAL, found '{token.text}'", where=words.span_of(token),
+            hint=f"Write INTERVAL '{token.text}'.",
+        )  # fmt: skip
     return IntervalText(*words.interval())

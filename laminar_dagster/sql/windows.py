@@ -74,17 +74,22 @@ def read_window(r: Resolver, name: str, args: Sequence[exp.Expr], where: Span) -
     least = sum(not part.startswith("[") for part in shape)
     if not least <= len(lengths) <= len(shape):
         raise _malformed(name, where)
-    if zone is not None and name != "TUMBLE":
+    return _built(r, name, lengths, zone), time
+
+
+def _built(r: Resolver, name: str, lengths: list[IntervalText], zone: TimeZone | None) -> WindowKind:
+    if zone is None:
+        return _BUILDERS[name](lengths)
+    if name != "TUMBLE":
         raise LaminarError("LMR0201", f"{name} takes no TIME ZONE", where=r.at(zone), hint="Only TUMBLE does.")
-    if zone is not None:
-        return _calendar(lengths, _zone(r, zone)), time
-    return _BUILDERS[name](lengths), time
+    return _calendar(lengths, _zone(r, zone))
 
 
 def clause_window(r: Resolver, clause: WindowClause) -> Windowing:
     """What a WINDOW clause says."""
     time = None if clause.time is None else event_time(r, clause.time, "WINDOW")
-    return Windowing(_BUILDERS[clause.name](list(clause.lengths)), time, clause.where, in_from=True, implied=True)
+    kind = _built(r, clause.name, list(clause.lengths), clause.zone)
+    return Windowing(kind, time, clause.where, in_from=True, implied=True)
 
 
 def event_time(r: Resolver, node: exp.Expr, name: str) -> Expression:

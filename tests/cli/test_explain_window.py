@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.semantics.time import MINUTE, from_datetime
 from state_store import DeltaDirectory
 from state_store import format as f
 from state_store.changelog import SNAPSHOT_APPLICATION
@@ -53,6 +55,8 @@ SQL = (
     + GROUPED % "EMIT ON WINDOW CLOSE"
     + VIEW % ("limited", "HOP(sales, at, INTERVAL '1' MINUTE, INTERVAL '2' MINUTE)")
     + GROUPED % "EMIT ON WINDOW CLOSE WITH (max_groups_per_window = 1)"
+    + VIEW % ("apart", "HOP(sales, at, INTERVAL '5' MINUTE, INTERVAL '1' MINUTE)")
+    + GROUPED % "EMIT ON WINDOW CLOSE"
     + VIEW % ("folded", TUMBLING)
     + GROUPED % "EMIT ON WINDOW CLOSE"
     + SESSIONS
@@ -114,7 +118,7 @@ HOLDER = (
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = a_project(tmp_path_factory.mktemp("project"), SQL)
-    for view in ("once", "hopping"):
+    for view in ("once", "hopping", "apart"):
         tell(root / "data" / view, [FIRST, SECOND, THIRD])
     tell(root / "data" / "blind", [FIRST, ToldEpoch("12:06:00", "12:02:25", SECOND.shards)])
     tell(root / "data" / "corrected", CORRECTIONS)
@@ -196,6 +200,28 @@ def test_all_windows_that_a_time_lies_in_are_told(project: Path) -> None:
     assert [(w["window_start"], w["groups"], w["rows"]) for w in found] == [
         (clock("12:01:00"), 2, 8), (clock("12:02:00"), 2, 7),
     ]  # fmt: skip
+
+
+def test_a_time_between_two_windows_is_said_to_be_in_a_gap(project: Path) -> None:
+    asked = ("explain", "apart", "--window", clock("12:01:00"))
+    stretch = f"{clock('12:01:00')} to {clock('12:05:00')}"
+    assert laminar(project, *asked).stdout == (
+        f"apart: that time is in a gap between two windows, {stretch}: its rows are in none\n"
+    )
+    told = json.loads(laminar(project, *asked, "--json").stdout)
+    assert (told["windows"], told["gap"]) == ([], {"start": clock("12:01:00"), "end": clock("12:05:00")})
+    assert "gap" not in json.loads(laminar(project, *asked[:-1], clock("12:00:59"), "--json").stdout)
+
+
+def test_open_sessions_are_shown_with_their_keys_and_how_long_nothing_came(project: Path) -> None:
+    before = from_datetime(datetime.now(UTC))
+    entries = json.loads(laminar(project, "state", "sessions", "--json").stdout)["open_windows"]
+    assert {tuple(entry["keys"].items()) for entry in entries} == {(("region", "eu"),), (("region", "us"),)}
+    quiet = 60 * (before - at("12:05:00")) / MINUTE
+    assert all(quiet <= entry["quiet_seconds"] < quiet + 600 for entry in entries)
+    text = laminar(project, "state", "sessions").stdout
+    assert text.count("region = eu") == 2
+    assert text.count("region = us") == 1
 
 
 def test_rows_that_a_limit_kept_out_of_a_window_are_not_in_it(project: Path) -> None:

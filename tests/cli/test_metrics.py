@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from laminar_dagster.cli.run import report
 from laminar_dagster.engine.metrics import COUNTER, METRICS, Sample, samples_of
 from laminar_dagster.engine.open_metrics import open_metrics
 from laminar_dagster.engine.otel import as_otel
 from laminar_dagster.engine.project import Project
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.integration.summary import epoch_line
 from state_store import StoreReader
 from tests.cli.told_epochs import ToldEpoch, a_project, at, laminar, tell
 
@@ -86,6 +88,23 @@ def test_rows_evicted_repeated_and_dropped_are_told_by_metrics_by_the_history_an
     history = laminar(root, "state", "both", "--history").stdout
     assert "epoch 1 also: 3 evicted, 4 duplicates, 5 beyond side_output.max_rows_per_epoch" in history
     assert "left out, in this epoch: 1 late, 4 duplicate" in laminar(root, "state", "both").stdout
+
+
+def test_rows_between_windows_are_told_by_the_run_that_took_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = a_project(tmp_path, SQL)
+    counts = {"commits": 1, "rows_in": 5, "between_windows": 3}
+    tell(root / "data" / "both", [ToldEpoch("12:05:00", "12:00:30", {}, counts)])
+    commits = list(StoreReader(root / "data" / "both").log.commits())
+    report("both", commits, {}, as_json=False)
+    line, warning = capsys.readouterr()
+    assert "0 rows out, 3 between windows; watermark" in line
+    assert warning.startswith("warning: both: 3 row(s) lie between two windows of HOP, whose slide is longer")
+    report("both", commits, {}, as_json=True)
+    assert json.loads(capsys.readouterr().out)["between_windows"] == 3
+    assert "epoch 1 also: 3 between windows" in laminar(root, "state", "both", "--history").stdout
+    assert "3 between windows" in epoch_line(commits[0])
 
 
 def test_watermark_and_lag_are_told_of_the_view_and_of_each_shard(project: Path) -> None:

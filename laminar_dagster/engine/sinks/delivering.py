@@ -74,7 +74,7 @@ class Deliveries:
         for name, failure in self.failures.items():
             others = [other for other in self.failures if other != name]
             if others:
-                failure = _with(failure, detail=f"{failure.detail or ''} Also failed: {', '.join(others)}.".strip())
+                failure = _with(failure, detail=_listed(failure.detail, others))
             raise failure
 
     def _deliver_to(self, sink: DeclaredSink) -> None:
@@ -241,3 +241,10 @@ def _another_target(sink: DeclaredSink, known: SinkPosition) -> LaminarError:
         detail=f"changed: {changed}. The new target would begin in the middle of the view's history.",
         hint="Give the sink a new name, and it delivers from the beginning; or restore the options.",
     )
+
+
+def _listed(detail: str | None, others: list[str]) -> str:
+    """What one sink failed of, as a sentence, and the names of the others."""
+    first = detail.rstrip() if detail else ""
+    ended = f"{first}." if first and first[-1] not in ".!?" else first
+    return f"{ended} Also failed: {', '.join(others)}.".strip()

@@ -232,6 +232,17 @@ def test_a_snapshot_that_was_delivered_when_the_run_was_killed_is_not_added_to(p
 # --- refusals ------------------------------------------------------------------------------------------------
 
 
+def test_sinks_that_failed_too_are_named_behind_what_the_first_one_failed_of(project: Path) -> None:
+    run = deliveries(project, SQL)
+    run.failures = {
+        name: LaminarError("LMR0641", "the sink failed", detail=detail)
+        for name, detail in (("one", "Connection refused"), ("other", None))
+    }
+    with pytest.raises(LaminarError) as caught:
+        run.require_success()
+    assert caught.value.detail == "Connection refused. Also failed: other."
+
+
 def test_a_sink_that_fails_does_not_hold_the_others_up_and_says_what_stands(project: Path) -> None:
     (project / "lines").write_text("a file where the directory should be")
     run = deliveries(project, SQL)

@@ -1,0 +1,1 @@
+CREATE MATERIALIZED VIEW out AS SELECT window_start, COUNT(*) AS n FROM sales WINDOW TUMBLING (SIZE INTERVAL '1' DAY, TIME ZONE 'Europe/Berlin') ON event_time GROUP BY window_start, window_end EMIT FINAL;

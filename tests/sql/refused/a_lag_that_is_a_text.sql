@@ -1,0 +1,1 @@
+CREATE MATERIALIZED VIEW out AS SELECT COUNT(*) AS n FROM TUMBLE(sales, event_time, INTERVAL '1' MINUTE) WATERMARK(event_time, '5 seconds');

@@ -1,0 +1,1 @@
+CREATE STREM out AS SELECT COUNT(*) AS n FROM sales;
