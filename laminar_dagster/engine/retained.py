@@ -16,6 +16,7 @@ from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.sources.commits import Connector, Limit, SourceCommit, SourceFile
 from laminar_dagster.engine.sources.delta_changes import DeltaChangesConnector
 from laminar_dagster.engine.sources.kafka import KafkaConnector
+from laminar_dagster.engine.sources.reading_again import require_as_taken
 from laminar_dagster.engine.sources.view import ViewConnector
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import Field
@@ -130,6 +131,7 @@ def _file_lies_apart(file: SourceFile, needed: Sequence[Window]) -> bool:
 
 def _require(runtime: Runtime, commits: Sequence[SourceCommit]) -> None:
     """Everything that is to be read must be there: nobody notices rows that are missing from a sum."""
+    require_as_taken(runtime.connectors, commits, runtime.positions)
     gone = [f"{file.path} (commit {commit.id})" for commit in commits for file in commit.files if not _is_there(file)]
     for name, connector in runtime.connectors.items():
         mine = [commit for commit in commits if commit.source == name]

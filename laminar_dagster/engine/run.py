@@ -32,6 +32,7 @@ from laminar_dagster.engine.sinks.delivering import Deliveries
 from laminar_dagster.engine.sinks.targets import Surroundings
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, require_files, require_readable
 from laminar_dagster.engine.sources.kafka import KafkaConnector
+from laminar_dagster.engine.sources.reading_again import require_as_taken
 from laminar_dagster.engine.sources.registry import connect
 from laminar_dagster.engine.updating import period_passed
 from laminar_dagster.errors import LaminarError
@@ -178,6 +179,7 @@ class ViewRun:
         require_same_query(self.runtime.plan, planned, self.last)
         _same_settings(self.runtime, planned, standing(self.last))
         self._require_sources(pinned_commits(planned))
+        require_as_taken(self.runtime.connectors, pinned_commits(planned), planned.sources["positions"])
         return self.runtime.store.claim(planned)
 
     def _require_sources(self, commits: list[SourceCommit]) -> None:
@@ -192,6 +194,7 @@ class ViewRun:
         """Where a source file is the cause of a failure, say that, and not what Spark made of it."""
         commits = pinned_commits(planned)
         self._require_sources(commits)
+        require_as_taken(self.runtime.connectors, commits, planned.sources["positions"])
         require_readable(commits, standing(self.last))
 
     def _untouched(self, planned: PlanRow) -> bool:
@@ -219,6 +222,11 @@ class ViewRun:
         """Processing time. A clock that was set back stands still until it has caught up: time never falls."""
         now = self.options.now()
         return now if self.last is None else max(now, self.last.processing_time)
+
+    def require_as_taken(self, log: Sequence[tuple[PlanRow, CommitRow]]) -> None:
+        """What another store of this view has taken must still be what the sources hold."""
+        commits = [commit for planned, _ in log for commit in pinned_commits(planned)]
+        require_as_taken(self.runtime.connectors, commits, log[-1][1].positions if log else {})
 
     def again(self, logged: PlanRow) -> int:
         """An epoch out of the log of another store of this view: the same commits, at the same time.

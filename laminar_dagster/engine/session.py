@@ -71,6 +71,9 @@ SESSION = {
     "spark.sql.variable.substitute": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.adaptive.enabled": "false",
+    # A change feed has the columns of the last version that is read: as the table is now, it could not be read any more
+    # from before a column was renamed.
+    "spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable": "endVersion",
     # From 33 files on Spark would list them in a job of its own, one task for each.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     # The default of 50 costs seconds per Delta read or write of a small table.

@@ -114,6 +114,7 @@ def recomputed(
         for upstream in {entry.source.options.get("view") for entry in plan.query.inputs} - {None}:
             (scratch / str(upstream)).symlink_to((data / str(upstream)).absolute())
         with open_view(plan, spark, project=project, data=scratch, options=options) as view:
+            view.require_as_taken(log)
             gone = _replay(view, log) if goes_by_the_clock(plan.query, log) else _run_through(view)
         yield StoreReader(scratch / plan.query.view), gone
 

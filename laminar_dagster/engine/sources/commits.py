@@ -66,7 +66,8 @@ class SourceCommit:
     A `snapshot` stands for all that a Delta table held at a version; which rows of its files count (deletion
     vectors), only Delta's own reader knows. `watermark` is what a view hands on with its epoch. `partition` is of a
     topic, and `skipped` how many of its messages were gone before they could be read. `correction`: the epoch of a view
-    that is read corrected windows which may be closed here.
+    that is read corrected windows which may be closed here. `identity` tells a version of a Delta table from another of
+    the same number, and `columns` are the names in files by which its rows were read (column mapping).
     """
 
     source: str
@@ -78,6 +79,8 @@ class SourceCommit:
     partition: int | None = None
     skipped: int = 0
     correction: bool = False
+    identity: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
 
     @property
     def shard(self) -> str:
@@ -92,7 +95,10 @@ class SourceCommit:
         handed_on = {} if self.watermark is None else {"watermark": self.watermark}
         body = {"source": self.source, "id": self.id, "order": self.order, "files": files, "snapshot": self.snapshot}
         messages = {} if self.partition is None else {"partition": self.partition, "skipped": self.skipped}
-        return {**body, **handed_on, **messages, **({"correction": True} if self.correction else {})}
+        version = {} if self.identity is None else {"identity": self.identity}
+        names = {"columns": dict(self.columns)} if self.columns else {}
+        corrects = {"correction": True} if self.correction else {}
+        return {**body, **handed_on, **messages, **version, **names, **corrects}
 
     @staticmethod
     def from_json(entry: dict[str, Any]) -> SourceCommit:
@@ -108,6 +114,8 @@ class SourceCommit:
             entry.get("partition"),
             entry.get("skipped", 0),
             entry.get("correction", False),
+            entry.get("identity"),
+            tuple(entry.get("columns", {}).items()),
         )
 
 

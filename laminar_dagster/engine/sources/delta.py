@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -10,25 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from laminar_dagster.engine.sources import delta_errors as errors
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile
+from laminar_dagster.engine.sources.delta_columns import Columns, first_held
 from laminar_dagster.engine.sources.delta_log import DeltaLog, missing
-from laminar_dagster.engine.sources.delta_schema import physical_names, same_type, table_fields
+from laminar_dagster.engine.sources.delta_schema import is_mapped, is_nested, same_type, stored_fields, table_fields
 from laminar_dagster.engine.sources.footers import Footers
-from laminar_dagster.engine.sources.parquet import FILE, parquet_frame
+from laminar_dagster.engine.sources.parquet import FILE, parquet_frame, partition_value
 from laminar_dagster.engine.sources.paths import located, path_in_log
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.semantics.spark_sql import quoted
+from laminar_dagster.semantics.types import DataType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 class DeltaConnector:
-    """Position: the last version taken, and the id of the table whose version it is.
+    """Position: the last version taken, and the id of the table whose version it is. `identity` tells the version from
+    another of that number, and `columns` what files called the columns then.
 
     A version that only adds rows is a commit; one that rewrites is refused, unless the source passes over them.
     """
@@ -55,25 +58,41 @@ class DeltaConnector:
     def pending(self, position: Any, limit: Limit) -> list[SourceCommit]:
         table = self._table()
         if position is None and not self.log.replayable(table.version()):
-            self._check_schema(table)
             return [self._snapshot(table)]
         return self._pending(table, position, limit)
 
     def _pending(self, table: DeltaTable, position: Any, limit: Limit) -> list[SourceCommit]:
-        current = table.version()
-        if position is not None and (position["table"] != self._table_id or position["version"] > current):
-            raise errors.recreated(self.source, self.path, position["version"], current)
-        self._check_schema(table)
+        self._require_same(table, position)
+        columns = self._checked(table)
+        changed = {} if position is None else columns.changed_since(position["columns"])
         first = 0 if position is None else position["version"] + 1
-        return self._commits(range(first, current + 1), physical_names(table), limit)
+        return self._commits(range(first, table.version() + 1), columns, changed, limit)
 
-    def _commits(self, versions: range, physical: dict[str, str], limit: Limit) -> list[SourceCommit]:
+    def _require_same(self, table: DeltaTable, position: Any) -> None:
+        """The position must still be one of this table's. What cleaning the log has taken away cannot be compared."""
+        if position is None:
+            return
+        version, current = position["version"], table.version()
+        if position["table"] != self._table_id:
+            raise errors.another_table(self.source, self.path, version, current)
+        if version > current:
+            raise errors.cut_back(self.source, self.path, version, current)
+        self._require_identity(version, position["identity"])
+
+    def _require_identity(self, version: int, identity: str | None) -> None:
+        if identity is not None and self.log.identity(version) not in (None, identity):
+            raise errors.another_commit(self.source, self.path, version)
+
+    def _commits(
+        self, versions: range, columns: Columns, changed: Mapping[str, str], limit: Limit
+    ) -> list[SourceCommit]:
         """What can be taken of the versions. One that cannot be read stops the run only when it is the next one."""
         found: list[SourceCommit] = []
         order = 0
         for number in versions:
             try:
-                commit = self._commit(number, physical)
+                commit = replace(self._commit(number, columns), columns=columns.recorded)
+                self._require_columns(commit, changed)
             except LaminarError:
                 if found:
                     limit.leave(self.source.name, order)
@@ -94,23 +113,39 @@ class DeltaConnector:
             return position
         if self._table_id is None:
             self._table()
-        return {"version": max(int(commit.id) for commit in commits), "table": self._table_id}
+        last = max(commits, key=lambda commit: int(commit.id))
+        return {
+            "version": int(last.id),
+            "table": self._table_id,
+            "identity": last.identity,
+            "columns": dict(last.columns),
+        }
 
     def _snapshot(self, table: DeltaTable) -> SourceCommit:
         """A table whose past is gone or was rewritten begins with what it holds now, as one commit."""
+        columns = self._checked(table)
         adds = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes", "num_records"])
         files = tuple(
             SourceFile(str(self._listed(add["path"])), add["size_bytes"], add["num_records"])
             for add in adds.to_pylist()
         )
-        return SourceCommit(self.source.name, str(table.version()), 0, files, snapshot=True)
+        version = table.version()
+        return SourceCommit(
+            self.source.name,
+            str(version),
+            0,
+            files,
+            snapshot=True,
+            identity=self.log.identity(version),
+            columns=columns.recorded,
+        )
 
     def _listed(self, written: str) -> Path:
         """deltalake gives a path decoded; a name that itself has a percent sign must not be decoded twice."""
         plain = self.path / written
         return plain if plain.exists() else path_in_log(self.path, written)
 
-    def _commit(self, number: int, physical: dict[str, str]) -> SourceCommit:
+    def _commit(self, number: int, columns: Columns) -> SourceCommit:
         version = self.log.version(number)
         if version is None:
             raise errors.log_cleaned(self.source, self.path, number)
@@ -120,35 +155,90 @@ class DeltaConnector:
         gone = missing(files)
         if gone:
             raise errors.vacuumed(self.source, number, gone)
-        return SourceCommit(self.source.name, str(number), version.at, self._described(files, physical))
+        described = self._described(files, columns)
+        return SourceCommit(self.source.name, str(number), version.at, described, identity=version.identity)
 
-    def _described(self, files: Sequence[SourceFile], physical: dict[str, str]) -> tuple[SourceFile, ...]:
+    def _described(self, files: Sequence[SourceFile], columns: Columns) -> tuple[SourceFile, ...]:
         time = self.source.watermark_column
-        logical = {name: column for column, name in physical.items()}
-        renamed = [replace(f, partition=tuple((logical.get(n, n), v) for n, v in f.partition)) for f in files]
-        return Footers(self.source, physical.get(time, time) if time is not None else None).of(renamed)
+        return Footers(self.source, None if time is None else columns.in_files(time)).of(files)
+
+    # --- rows ----------------------------------------------------------------------------------------------------
 
     def frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
         """A correction reads a snapshot together with what came after it."""
-        frames = [self._snapshot_frame(spark, commit) for commit in commits if commit.snapshot]
+        table = self._table()
+        self._require_all_columns(table, commits)
+        frames = [self._snapshot_frame(spark, table, commit) for commit in commits if commit.snapshot]
         others = [commit for commit in commits if not commit.snapshot]
         if others or not frames:
-            frames.append(self._versions_frame(spark, others))
+            frames.append(self._versions_frame(spark, table, others))
         return reduce(lambda one, other: one.unionByName(other), frames)
 
-    def _snapshot_frame(self, spark: SparkSession, commit: SourceCommit) -> DataFrame:
+    def _snapshot_frame(self, spark: SparkSession, table: DeltaTable, commit: SourceCommit) -> DataFrame:
         reader = spark.read.format("delta").option("versionAsOf", commit.id)
-        columns = [quoted(field.name) for field in self.fields()]
+        columns = self._as_of(table, int(commit.id))
         return reader.load(str(self.path)).selectExpr(*columns, f"_metadata.file_path AS {FILE}")
 
-    def _versions_frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
-        with_files = [commit for commit in commits if commit.files]
-        return parquet_frame(spark, self.fields(), with_files, physical_names(self._table()))
+    def _as_of(self, table: DeltaTable, version: int) -> list[str]:
+        """The columns out of what Delta's own reader gives of a version: under the names that they had then."""
+        try:
+            then = table if version == table.version() else DeltaTable(str(self.path), version=version)
+        except DeltaError:
+            raise errors.log_cleaned(self.source, self.path, version) from None
+        names = {stored.name: (name, stored.type) for name, stored in stored_fields(then).items()}
+        now = stored_fields(table)
+        values = [self._value_as_of(version, names.get(now[f.name].name), now[f.name], f) for f in self.fields()]
+        partitioned = {f.name for f in self.fields() if f.name in table.metadata().partition_columns}
+        return [
+            f"{partition_value(v, f) if f.name in partitioned else v} AS {quoted(f.name)}"
+            for v, f in zip(values, self.fields(), strict=True)
+        ]
 
-    def _check_schema(self, table: DeltaTable) -> None:
+    def _value_as_of(self, version: int, then: tuple[str, DataType] | None, now: Field, field: Field) -> str:
+        """One that was not there then is NULL, as it is in a file from before it."""
+        if then is None:
+            return f"CAST(NULL AS {field.type})"
+        name, type_ = then
+        if type_ == now.type:
+            return quoted(name) if type_ == field.type else f"CAST({quoted(name)} AS {field.type})"
+        if is_nested(type_):
+            raise errors.column_changed(self.source, self.path, field.name, str(version))
+        return quoted(name)
+
+    def _versions_frame(self, spark: SparkSession, table: DeltaTable, commits: Sequence[SourceCommit]) -> DataFrame:
+        with_files = [commit for commit in commits if commit.files]
+        stored = stored_fields(table) if is_mapped(table) else None
+        return parquet_frame(spark, self.fields(), with_files, stored)
+
+    # --- what is no longer what was read -------------------------------------------------------------------------
+
+    def require_as_taken(self, commits: Sequence[SourceCommit], position: Any) -> None:
+        """What was taken must still be this table's, and mean the same, before any of it is read again."""
+        table = self._table()
+        self._require_same(table, position)
+        self._checked(table)
+        self._require_all_columns(table, commits)
+        for commit in commits:
+            self._require_identity(int(commit.id), commit.identity)
+
+    def _checked(self, table: DeltaTable) -> Columns:
+        """The table's columns, after they were compared with what CREATE SOURCE says."""
         found = {field.name: field.type for field in table_fields(table)}
         for field in self.source.columns:
             if field.name not in found:
                 raise errors.column_missing(self.source, self.path, field.name, list(found))
             if not same_type(found[field.name], field.type):
                 raise errors.column_retyped(self.source, self.path, field, found[field.name])
+        return Columns(table, self.fields())
+
+    def _require_all_columns(self, table: DeltaTable, commits: Sequence[SourceCommit]) -> None:
+        columns = Columns(table, self.fields())
+        for commit in commits:
+            self._require_columns(commit, columns.changed_since(dict(commit.columns)))
+
+    def _require_columns(self, commit: SourceCommit, changed: Mapping[str, str]) -> None:
+        if changed and (name := first_held(changed, self._data_files(commit))) is not None:
+            raise errors.column_changed(self.source, self.path, name, commit.id)
+
+    def _data_files(self, commit: SourceCommit) -> Sequence[SourceFile]:
+        return commit.files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,10 @@ from laminar_dagster.engine.inline import inline_table
 from laminar_dagster.engine.sources import delta_errors as errors
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile
 from laminar_dagster.engine.sources.delta import DeltaConnector
+from laminar_dagster.engine.sources.delta_columns import Columns
+from laminar_dagster.engine.sources.delta_schema import is_mapped
 from laminar_dagster.engine.sources.parquet import FILE
-from laminar_dagster.engine.sources.paths import file_url, path_in_log
+from laminar_dagster.engine.sources.paths import file_url
 from laminar_dagster.plan.plan import WEIGHT_COLUMN
 from laminar_dagster.semantics.spark_sql import quoted
 from laminar_dagster.semantics.types import BIGINT, STRING
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 ENABLED = "delta.enableChangeDataFeed"
 WEIGHT_SQL = f"CASE WHEN _change_type IN ('insert', 'update_postimage') THEN 1L ELSE -1L END AS {WEIGHT_COLUMN}"
+VERSION = "_commit_version"
 # Versions that bring no rows of their own: OPTIMIZE, new properties, a new comment.
 CHANGES = ("add", "remove", "cdc")
 
@@ -52,42 +56,57 @@ class DeltaChangesConnector(DeltaConnector):
         first = DeltaTable(str(self.path), version=0)
         return bool(first.metadata().configuration.get(ENABLED) == "true")
 
-    def _commit(self, number: int, _: dict[str, str]) -> SourceCommit:
+    def _commit(self, number: int, _: Columns) -> SourceCommit:
         version = self.log.version(number)
         if version is None:
             raise errors.log_cleaned(self.source, self.path, number)
         entry = self.log.file(number)
         rows = _rows_changed(entry.read_text(encoding="utf-8"))
         files = () if rows is None else (SourceFile(str(entry), entry.stat().st_size, rows),)
-        return SourceCommit(self.source.name, str(number), version.at, files)
+        return SourceCommit(self.source.name, str(number), version.at, files, identity=version.identity)
 
-    def _snapshot_frame(self, spark: SparkSession, commit: SourceCommit) -> DataFrame:
-        return super()._snapshot_frame(spark, commit).selectExpr("*", f"1L AS {WEIGHT_COLUMN}")
+    def _snapshot_frame(self, spark: SparkSession, table: DeltaTable, commit: SourceCommit) -> DataFrame:
+        return super()._snapshot_frame(spark, table, commit).selectExpr("*", f"1L AS {WEIGHT_COLUMN}")
 
-    def _versions_frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
+    def _versions_frame(self, spark: SparkSession, table: DeltaTable, commits: Sequence[SourceCommit]) -> DataFrame:
         versions = [(int(commit.id), file_url(file.path)) for commit in commits for file in commit.files]
+        spans = self._spans(sorted(number for number, _ in versions), splits=is_mapped(table))
+        changes = [self._changes(spark, table, first, last) for first, last in spans]
+        files = inline_table(spark, {VERSION: BIGINT, FILE: STRING}, versions)
+        rows = reduce(lambda one, other: one.unionByName(other), changes).join(files, VERSION)
+        return rows.selectExpr(*(quoted(field.name) for field in self.fields()), WEIGHT_COLUMN, FILE)
+
+    def _changes(self, spark: SparkSession, table: DeltaTable, first: int, last: int) -> DataFrame:
         reader = spark.read.format("delta").option("readChangeFeed", "true")
-        first, last = min(version for version, _ in versions), max(version for version, _ in versions)
-        changes = reader.option("startingVersion", first).option("endingVersion", last).load(str(self.path))
-        columns = [quoted(field.name) for field in self.fields()]
-        placed = changes.join(
-            inline_table(spark, {"_commit_version": BIGINT, FILE: STRING}, versions), "_commit_version"
-        )
-        return placed.selectExpr(*columns, WEIGHT_SQL, FILE)
+        rows = reader.option("startingVersion", first).option("endingVersion", last).load(str(self.path))
+        # With column mapping the feed has the names of the last version that is read (engine/session.py).
+        columns = self._as_of(table, last if is_mapped(table) else table.version())
+        return rows.selectExpr(*columns, WEIGHT_SQL, VERSION)
+
+    def _spans(self, versions: Sequence[int], *, splits: bool) -> list[tuple[int, int]]:
+        """From the first version to the last; in parts if the feed cannot be read across a change of names."""
+        first, last = versions[0], versions[-1]
+        changed = [n for n in range(first + 1, last + 1) if splits and b'"metaData"' in (self.log.entry(n) or b"")]
+        starts = [first, *changed]
+        ends = [*(start - 1 for start in changed), last]
+        return [(a, b) for a, b in zip(starts, ends, strict=True) if any(a <= number <= b for number in versions)]
+
+    def _data_files(self, commit: SourceCommit) -> Sequence[SourceFile]:
+        if commit.snapshot:
+            return commit.files
+        entries = [Path(file.path) for file in commit.files if Path(file.path).exists()]
+        return [file for entry in entries for file in self._read_for(entry)]
 
     def unreadable(self, commits: Sequence[SourceCommit]) -> list[Path]:
         """Files that versions need besides their entries in the log, and that are gone."""
-        entries = [Path(file.path) for commit in commits if not commit.snapshot for file in commit.files]
-        texts = [entry.read_text(encoding="utf-8") for entry in entries if entry.exists()]
-        files = [path_in_log(self.path, path) for text in texts for path in _read_for(text)]
-        return [file for file in files if not file.exists()]
+        files = [file for commit in commits if not commit.snapshot for file in self._data_files(commit)]
+        return [Path(file.path) for file in files if not Path(file.path).exists()]
 
-
-def _read_for(entry: str) -> list[str]:
-    """The files that tell what a version changed: its change files, or else what it added and removed."""
-    changing = _changing(entry)
-    told = [change["path"] for kind, change in changing if kind == "cdc"]
-    return told or [change["path"] for _, change in changing]
+    def _read_for(self, entry: Path) -> list[SourceFile]:
+        """The files that tell what a version changed: its change files, or else what it added and removed."""
+        changing = _changing(entry.read_text(encoding="utf-8"))
+        told = [change for kind, change in changing if kind == "cdc"]
+        return [self.log.source_file(change) for change in told or [change for _, change in changing]]
 
 
 def _changing(entry: str) -> list[tuple[str, dict[str, Any]]]:

@@ -76,14 +76,40 @@ def vacuumed(source: Source, version: int, files: Sequence[str]) -> LaminarError
     )
 
 
-def recreated(source: Source, path: Path, version: int, current: int) -> LaminarError:
+def another_table(source: Source, path: Path, version: int, current: int) -> LaminarError:
+    detail = f"the one there now has its own history, up to version {current}."
+    return _recreated(source, f"{path}: the view has read up to version {version} of another table; {detail}", version)
+
+
+def cut_back(source: Source, path: Path, version: int, current: int) -> LaminarError:
+    detail = f"{path}: the view has read up to version {version}, and the table has come back as of version {current}"
+    return _recreated(source, f"{detail} (restored from an old copy).", version)
+
+
+def another_commit(source: Source, path: Path, version: int) -> LaminarError:
+    detail = f"{path}: version {version} is not the commit that the view has read under that number"
+    return _recreated(source, f"{detail}. The table was restored from an old copy and written to again.", version)
+
+
+def _recreated(source: Source, detail: str, version: int) -> LaminarError:
     return LaminarError(
         "LMR0608",
         f'source "{source.name}" is not the table that this view has read so far',
-        detail=f"{path}: the view has read up to version {version} of another table; the one there now has its own "
-        f"history, up to version {current}.",
+        detail=detail,
         hint=f"Put the former table back, or: {REBUILD[0].lower() + REBUILD[1:]} to start over with the new one.",
         committed=f"Everything up to version {version} of the former table is committed; nothing of the new one is.",
+    )
+
+
+def column_changed(source: Source, path: Path, column: str, version: str) -> LaminarError:
+    return LaminarError(
+        "LMR0613",
+        f'column "{column.replace("`", "")}" of source "{source.name}" is another one than at version {version}',
+        detail=f"{path}: the column was dropped and added anew, or others were renamed. Its rows of version {version} "
+        "have their values under a former name in files; read as the table is now, they would have NULL or others.",
+        hint="To compute windows anew, choose a stretch of time whose rows came after the change. To take the table as "
+        f"it is now: {REBUILD[0].lower() + REBUILD[1:]}.",
+        committed="Nothing of it was read; all earlier epochs stand.",
     )
 
 

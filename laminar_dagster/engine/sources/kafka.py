@@ -121,6 +121,10 @@ class KafkaConnector:
         if gone or position["topic"] != found.id:
             raise errors.recreated(self.source, self.topic)
 
+    def require_as_taken(self, _: Sequence[SourceCommit], position: Any) -> None:
+        """Offsets of another topic are other messages."""
+        self._require_same(self._found(), position)
+
     def _require_kept(self, waiting: dict[int, Reach], taken: dict[int, int]) -> None:
         lost = {
             n: Reach(taken[n], reach.first) for n, reach in waiting.items() if n in taken and taken[n] < reach.first

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.inline import inline_table
-from laminar_dagster.engine.sources.commits import SourceCommit, schema_sql
+from laminar_dagster.engine.sources.commits import SourceCommit, SourceFile, schema_sql
 from laminar_dagster.engine.sources.paths import exactly, file_system, file_url
 from laminar_dagster.semantics.query import Field
 from laminar_dagster.semantics.spark_sql import quoted
@@ -16,37 +17,67 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILE = "_file"
+# The text of a BINARY partition value in which every byte is escaped, as deltalake writes it.
+_ESCAPE = r"\\u00"
+_ESCAPED = r"^(\\\\u00[0-9A-Fa-f]{2})+$"
 
 
 def parquet_frame(
     spark: SparkSession,
     fields: Sequence[Field],
     commits: Sequence[SourceCommit],
-    physical: dict[str, str] | None = None,
+    stored: Mapping[str, Field] | None = None,
 ) -> DataFrame:
-    """Rows of the commits' files. `physical` maps a column to its name in the files, where that differs."""
+    """Rows of the commits' files. `stored` has the name and type that a column has in them, where these differ."""
     files = [file for commit in commits for file in commit.files]
-    partitioned = {name for file in files[:1] for name, _ in file.partition}
-    inside = [Field((physical or {}).get(f.name, f.name), f.type) for f in fields if f.name not in partitioned]
-    names = [quoted(f.name) for f in fields if f.name not in partitioned]
-    columns = [f"{quoted(field.name)} AS {name}" for field, name in zip(inside, names, strict=True)]
+    inside = [(stored or {}).get(field.name, field) for field in fields]
+    groups: dict[tuple[str, ...], list[SourceFile]] = {}
+    for file in files:
+        groups.setdefault(tuple(name for name, _ in file.partition), []).append(file)
+    frames = [_rows_of(spark, list(zip(fields, inside, strict=True)), group) for group in groups.values() or [files]]
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _rows_of(spark: SparkSession, columns: Sequence[tuple[Field, Field]], files: Sequence[SourceFile]) -> DataFrame:
+    """Of files that are partitioned alike: some columns are in the files, the others are in their partition values."""
+    partitioned = [name for file in files[:1] for name, _ in file.partition]
+    inside = [(field, stored) for field, stored in columns if stored.name not in partitioned]
     paths = [file.path for file in files]
     reader = spark.read.options(**file_system(paths))
-    whole = (reader.schema(schema_sql(inside)) if inside else reader).parquet(*exactly(paths))
-    frame = whole.selectExpr(*columns, f"_metadata.file_path AS {FILE}")
-    return _with_partition_values(spark, frame, fields, commits) if partitioned else frame
+    whole = (reader.schema(schema_sql([stored for _, stored in inside])) if inside else reader).parquet(*exactly(paths))
+    read = [f"{_as(quoted(stored.name), stored, field)} AS {quoted(field.name)}" for field, stored in inside]
+    frame = whole.selectExpr(*read, f"_metadata.file_path AS {FILE}")
+    return _with_partition_values(spark, frame, columns, files) if partitioned else frame
+
+
+def _as(value: str, stored: Field, field: Field) -> str:
+    """A cast of a STRUCT goes by position: what is nested in it gets the names that readers know."""
+    return value if stored.type == field.type else f"CAST({value} AS {field.type})"
 
 
 def _with_partition_values(
-    spark: SparkSession, frame: DataFrame, fields: Sequence[Field], commits: Sequence[SourceCommit]
+    spark: SparkSession, frame: DataFrame, columns: Sequence[tuple[Field, Field]], files: Sequence[SourceFile]
 ) -> DataFrame:
     """Partition columns live in the log, not in the files: bring them in by the file's name."""
-    files = [file for commit in commits for file in commit.files]
     names = [name for name, _ in files[0].partition]
     rows = [(file_url(file.path), *(dict(file.partition)[name] or None for name in names)) for file in files]
     joined = frame.join(inline_table(spark, {FILE: STRING, **{f"_p_{name}": STRING for name in names}}, rows), FILE)
-    columns = [
-        f"CAST({quoted('_p_' + f.name)} AS {f.type}) AS {quoted(f.name)}" if f.name in names else quoted(f.name)
-        for f in fields
+    selected = [
+        f"{partition_value(quoted('_p_' + stored.name), field)} AS {quoted(field.name)}"
+        if stored.name in names
+        else quoted(field.name)
+        for field, stored in columns
     ]
-    return joined.selectExpr(*columns, FILE)
+    return joined.selectExpr(*selected, FILE)
+
+
+def partition_value(text: str, field: Field) -> str:
+    """A partition value out of its text in the log."""
+    return _binary_value(text) if field.type.name == "BINARY" else f"CAST({text} AS {field.type})"
+
+
+def _binary_value(text: str) -> str:
+    """Bytes: Spark writes them as characters, deltalake escapes each."""
+    text = f"CAST({text} AS STRING)"
+    escaped = f"unhex(replace({text}, '{_ESCAPE}', ''))"
+    return f"CASE WHEN {text} RLIKE '{_ESCAPED}' THEN {escaped} ELSE CAST({text} AS BINARY) END"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit
 from laminar_dagster.engine.sources.delta import DeltaConnector
+from laminar_dagster.engine.sources.delta_changes import DeltaChangesConnector
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.semantics.expressions import Column
@@ -79,11 +81,15 @@ def test_only_versions_after_the_position_are_new(tmp_path: Path) -> None:
     assert found.backlog(None) == 2
 
 
-def test_a_position_names_the_version_and_the_table(tmp_path: Path) -> None:
+def test_a_position_names_the_version_the_table_and_the_commit(tmp_path: Path) -> None:
     append(tmp_path, ("a", 1, 0))
+    entry = (tmp_path / "events/_delta_log/00000000000000000000.json").read_bytes()
     assert taken(connector(tmp_path)) == {
-        "version": 0, "table": str(DeltaTable(str(tmp_path / "events")).metadata().id)
-    }  # fmt: skip
+        "version": 0,
+        "table": str(DeltaTable(str(tmp_path / "events")).metadata().id),
+        "identity": hashlib.sha256(entry).hexdigest()[:16],
+        "columns": {},
+    }
 
 
 def test_a_limit_of_one_file_takes_one_version_at_a_time(tmp_path: Path) -> None:
@@ -256,6 +262,53 @@ def test_a_table_restored_from_an_old_backup_is_refused(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "events")
     shutil.move(tmp_path / "backup", tmp_path / "events")
     assert refusal(found, position).code == "LMR0608"
+
+
+@pytest.mark.parametrize("kind", [DeltaConnector, DeltaChangesConnector])
+@pytest.mark.parametrize("versions", [1, 3])
+def test_a_table_restored_from_an_old_copy_is_refused_also_when_it_has_grown_again(
+    tmp_path: Path, kind: type[DeltaConnector], versions: int
+) -> None:
+    feed = {"delta.enableChangeDataFeed": "true"}
+    append(tmp_path, ("a", 1, 0), configuration=feed)
+    shutil.copytree(tmp_path / "events", tmp_path / "backup")
+    append(tmp_path, ("a", 1, 0))
+    found = kind(connector(tmp_path).source, tmp_path)
+    commits = found.pending(None, plenty())
+    position = json.loads(json.dumps(found.position_after(commits, None)))
+    shutil.rmtree(tmp_path / "events")
+    shutil.move(tmp_path / "backup", tmp_path / "events")
+    for _ in range(versions):
+        append(tmp_path, ("b", 1, 0))
+    error = refusal(found, position)
+    assert error.code == "LMR0608"
+    assert "restored from an old copy" in (error.detail or "")
+    assert "--data DIR" in (error.hint or "")
+    with pytest.raises(LaminarError, match="LMR0608"):
+        found.require_as_taken(commits, None)
+
+
+def test_a_table_that_was_put_back_whole_goes_on(tmp_path: Path) -> None:
+    append(tmp_path, ("a", 1, 0))
+    found = connector(tmp_path)
+    position = taken(found)
+    append(tmp_path, ("a", 2, 0))
+    shutil.copytree(tmp_path / "events", tmp_path / "copy")
+    shutil.rmtree(tmp_path / "events")
+    shutil.move(tmp_path / "copy", tmp_path / "events")
+    assert ids(found.pending(position, plenty())) == ["1"]
+
+
+def test_a_position_whose_entry_was_cleaned_from_the_log_goes_on(tmp_path: Path) -> None:
+    append(tmp_path, ("a", 1, 0))
+    append(tmp_path, ("a", 2, 0))
+    found = connector(tmp_path)
+    position = taken(found)
+    append(tmp_path, ("a", 3, 0))
+    DeltaTable(str(tmp_path / "events")).create_checkpoint()
+    for version in (0, 1):
+        (tmp_path / f"events/_delta_log/{version:020d}.json").unlink()
+    assert ids(found.pending(position, plenty())) == ["2"]
 
 
 def test_an_added_column_is_no_trouble(tmp_path: Path) -> None:
