@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from laminar_dagster.engine.arrival import PLACE_IN_FILE, with_arrival
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.sources.commits import SourceCommit
 from laminar_dagster.engine.sources.parquet import FILE
@@ -121,6 +122,8 @@ def read(runtime: Runtime, commits: Sequence[SourceCommit], now: int) -> Batch:
     frame = parts[0]
     for part in parts[1:]:
         frame = frame.unionByName(part, allowMissingColumns=runtime.plan.query.finds_duplicates)
+    if runtime.plan.query.goes_by_arrival:
+        frame = with_arrival(runtime, with_rows, frame)
     if runtime.selection is not None:
         frame = runtime.selection(frame)
     text = any(_is_text(entry) for entry in inputs)
@@ -164,6 +167,7 @@ def _input_frame(runtime: Runtime, entry: Input, commits: Sequence[SourceCommit]
         f"'{entry.source.name}' AS _source",
         *([f"{WEIGHT_COLUMN if entry.source.takes_retractions else '1L'} AS {WEIGHT_COLUMN}"] if weighted else []),
         *unique_columns(runtime.plan.query, entry, time, AS_JSON),
+        *(PLACE_IN_FILE if runtime.plan.query.goes_by_arrival else ()),
         FILE,
     )
 

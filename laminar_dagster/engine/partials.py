@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from laminar_dagster.engine.arrival import time_and_arrival
 from laminar_dagster.engine.batch import TIME, Batch
 from laminar_dagster.engine.ranking import trimmed
 from laminar_dagster.engine.runtime import Runtime
@@ -77,13 +78,13 @@ def prepared_columns(plan: Plan) -> list[str]:
 
 
 def argument_columns(call: AggregateCall) -> list[str]:
-    """What the aggregate reads of a row: its arguments, NULL where FILTER leaves the row out, and its event time."""
+    """What the aggregate reads of a row: its arguments, NULL where FILTER leaves it out, its event time and place."""
     values = {argument_name(i): value_sql(argument) for i, argument in enumerate(call.arguments)} or {"x": "1"}
     if call.filter is not None:
         kept = value_sql(call.filter)
         values = {name: f"CASE WHEN {kept} THEN {value} END" for name, value in values.items()}
         values[aggregates.KEEP] = f"coalesce({kept}, false)"
-    values[aggregates.TIME] = TIME
+    values[aggregates.TIME] = time_and_arrival(TIME) if call.kernel.goes_by_arrival else TIME
     prepared = prepared_columns_of(call)
     return [f"{value} AS {prepared[name]}" for name, value in values.items() if name in prepared]
 

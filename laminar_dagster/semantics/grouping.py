@@ -109,9 +109,16 @@ def known_of(query: Query, group: Group) -> Row | None:
         return None
     known = {f"k{position}": part for position, part in enumerate(group.key)}
     known |= bounds(group.window)
-    timed = list(zip(rows, group.remaining_times, strict=True))
+    timed = _timed(query, group, rows)
     known |= {call.id: call.kernel.fresh(argument_values(call, timed)) for call in query.aggregates}
     return known if holds(query.having, known) else None
+
+
+def _timed(query: Query, group: Group, rows: Sequence[Row]) -> list[tuple[Row, Any]]:
+    """Rows with their times; where nothing is ever taken back, also with their place among all that came."""
+    if not query.goes_by_arrival:
+        return list(zip(rows, group.remaining_times, strict=True))
+    return [(placed.columns, (placed.event_time, place)) for place, placed in enumerate(group.rows)]
 
 
 def selected(query: Query, known: Row) -> Row:
@@ -122,12 +129,12 @@ def bounds(window: Window | None) -> dict[str, Any]:
     return {} if window is None else {WINDOW_START: window.start, WINDOW_END: window.end}
 
 
-def argument_values(call: AggregateCall, rows: Iterable[tuple[Row, int]]) -> list[Any]:
+def argument_values(call: AggregateCall, rows: Iterable[tuple[Row, Any]]) -> list[Any]:
     """What the aggregate sees of rows and their times; arguments are not looked at where FILTER leaves a row out."""
     return [_seen(call, row, time) for row, time in rows if holds(call.filter, row)]
 
 
-def _seen(call: AggregateCall, row: Row, time: int) -> Any:
+def _seen(call: AggregateCall, row: Row, time: Any) -> Any:
     values: list[Any] = [evaluate(argument, row) for argument in call.arguments] or [True]
     values += [time] if TIME in call.kernel.inputs else []
     return values[0] if len(values) == 1 else tuple(values)

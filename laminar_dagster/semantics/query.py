@@ -291,5 +291,10 @@ class Query:
         return self.is_grouped and self.repeats is None and self.ranking is None
 
     @property
+    def goes_by_arrival(self) -> bool:
+        """Whether the order in which rows of one event time came matters."""
+        return any(call.kernel.goes_by_arrival for call in self.aggregates)
+
+    @property
     def policies(self) -> Mapping[str, ShardPolicy]:
         return {entry.source.name: entry.policy for entry in self.inputs}

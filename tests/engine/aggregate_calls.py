@@ -94,8 +94,8 @@ CHOICES = [
     *over("min", ALL),
     *over("max", ALL),
     *over("any_value", ALL, own="min"),
-    *(Asked("first", (c,), own=f"min_by({c}, struct(_t, {c}))") for c in ALL.split()),
-    *(Asked("last", (c,), own=f"max_by({c}, struct(_t, {c}))") for c in ALL.split()),
+    *(Asked("first", (c,), own=f"min_by({c}, struct(_t, _arrival, {c}))") for c in ALL.split()),
+    *(Asked("last", (c,), own=f"max_by({c}, struct(_t, _arrival, {c}))") for c in ALL.split()),
     *(Asked("min_by", (x, y), own=f"min(CASE WHEN {y} IS NOT NULL THEN struct({y}, {x} AS v) END).v")
       for x, y in (("s", "i"), ("i", "f"), ("at", "day"), ("raw", "s"))),
     *(Asked("max_by", (x, y), own=f"max(CASE WHEN {y} IS NOT NULL THEN struct({y}, {x} AS v) END).v")
@@ -152,7 +152,10 @@ def a_row(dice: random.Random, variety: int) -> dict[str, Any]:
     return {name: None if dice.random() < 0.15 else value for name, value in values.items()}
 
 
-SCHEMA = ", ".join(f"{name} {type_}" for name, type_ in TYPES.items()) + ", g INT, cut INT, _t BIGINT, keep BOOLEAN"
+SCHEMA = (
+    ", ".join(f"{name} {type_}" for name, type_ in TYPES.items())
+    + ", g INT, cut INT, _t BIGINT, _arrival BIGINT, keep BOOLEAN"
+)
 
 
 # --- through partials ----------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def the_rows() -> list[dict[str, Any]]:
             row = a_row(dice, variety) if group else dict.fromkeys(TYPES)
             if group == 5 and dice.random() < 0.2:
                 row |= {"f": math.nan, "r": dice.choice([math.nan, math.inf])}
-            rows.append({**row, "g": group, "cut": dice.randrange(6), "_t": dice.randrange(20),
+            rows.append({**row, "g": group, "cut": dice.randrange(6), "_t": dice.randrange(20), "_arrival": len(rows),
                          "keep": False if group == 3 else dice.choice([True, True, False, None])})  # fmt: skip
     return rows
 
@@ -86,7 +86,7 @@ def test_any_cut_into_partials_gives_the_result_of_the_whole(spark: Any, family:
     held = [in_engine_form(row) for row in rows]
     wrong = []
     for group, results in found.items():
-        timed = [(row, row["_t"]) for row in held if row["g"] == group]
+        timed = [(row, (row["_t"], row["_arrival"])) for row in held if row["g"] == group]
         for call in calls:
             result = OVERFLOW if results[f"{call.id}_overflow"] else results[call.id]
             whole = (own if call.filter is None else own_filtered).get(group, {})

@@ -101,7 +101,7 @@ def some_row(dice: random.Random, group: int, variety: int, around: float) -> Ro
     if row["f"] is not None:
         row["f"] = dice.choice([around + dice.randrange(-variety, variety + 1) / 7, *CENTRES[around]])
     kept = False if group == 3 else dice.choice([True, True, False, None])
-    return {**row, "g": group, "_t": dice.randrange(5), "keep": kept}
+    return {**row, "g": group, "_t": dice.randrange(5), "_arrival": None, "keep": kept}
 
 
 # --- the law ---------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_what_remains_gives_the_result_of_a_fresh_computation(spark: Any, family
     lots = some_lots(dice)
     asked = retractable(family)
     calls = [weighted(one.call(position, KEEP if position % 2 else None)) for position, one in enumerate(asked)]
-    names = [*TYPES, "g", "cut", "_t", "keep", WEIGHT_COLUMN]
+    names = [*TYPES, "g", "cut", "_t", "_arrival", "keep", WEIGHT_COLUMN]
     changes = [tuple(change[name] for name in names) for lot in lots for change in lot.changes(dice)]
     frame = spark.createDataFrame(changes, schema=f"{SCHEMA}, {WEIGHT_COLUMN} BIGINT")
     found = by_group(through_partials(frame, calls))

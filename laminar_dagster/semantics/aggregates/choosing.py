@@ -1,4 +1,4 @@
-"""Aggregates that give one of their values. Ties are settled by the value, so that no order of rows can matter."""
+"""Aggregates that give one of their values. Ties are settled by arrival where rows have a time, else by the value."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _extreme(name: str, spark: str, choose: Choice, summary: str) -> Aggregate:
 
 
 def _timely(name: str, spark: str, choose: Choice, summary: str) -> Aggregate:
-    """The value of the row with the least or greatest event time; NULL is a value here, as in Spark."""
+    """The value of the row with the least or greatest time; NULL is a value here, as in Spark."""
     row = "CASE WHEN {keep} THEN named_struct('t', {t}, 'x', {x}) END"
     partial = PartialColumn("row", f"{spark}({row})", f"{spark}({{p}})")
 
@@ -91,11 +91,11 @@ CHOOSING = (
     _extreme("max", "max", max, "the greatest value"),
     _timely(
         "first", "min", min,
-        "the value of the row with the least event time, also if it is NULL; of several the least",
+        "the value of the row with the least event time, also if it is NULL; of several that of the first to come",
     ),
     _timely(
         "last", "max", max,
-        "the value of the row with the greatest event time, also if it is NULL; of several the greatest",
+        "the value of the row with the greatest event time, also if it is NULL; of several that of the last to come",
     ),
     _by("min_by", "min", min, "the first argument's value in the row with the least second one; of several the least"),
     _by(

@@ -1,6 +1,6 @@
-"""Aggregates that give all of their values, in an order that follows from the rows and not from their arrival.
+"""Aggregates that give all of their values, in an order that does not depend on how the log was cut into epochs.
 
-Without ORDER BY, values stand in the order of their event times, and where these are equal in their own; with
+Without ORDER BY, values stand in the order of their event times, and where these are equal in that of arrival; with
 DISTINCT, in their own order. Over rows with weights, equal rows are one entry that says how often they are there.
 """
 

@@ -1,8 +1,9 @@
 """What an aggregate is: how rows make a partial, how partials merge, how a merged partial becomes a result.
 
 Templates are Spark SQL. `make` speaks of a row: `{x}`, `{y}` (then `{x2}`, `{x3}`, …) are the arguments, NULL where
-FILTER leaves the row out; `{t}` is its event time in microseconds; `{keep}` says whether FILTER lets it in, for
-aggregates to which a NULL is a value. `merge` speaks of partials: `{p}` is the column itself, its siblings go by name.
+FILTER leaves the row out; `{t}` is its event time in microseconds, and behind it, where rows have no weights, its place
+in the order of arrival; `{keep}` says whether FILTER lets it in, for aggregates to which a NULL is a value. `merge`
+speaks of partials: `{p}` is the column itself, its siblings go by name.
 `finish` speaks of the merged columns by name. A partial's type is the same before and after a merge, because
 compaction writes merged partials into the files that fresh ones are read with.
 
@@ -125,8 +126,13 @@ class Kernel:
         return frozenset(name for fields in parsed for _, name, _, _ in fields if name)
 
     @property
+    def goes_by_arrival(self) -> bool:
+        """Whether ties of event time are settled by what came first. What is taken back has no place of its own."""
+        return TIME in self.mentions and WEIGHT not in self.mentions
+
+    @property
     def inputs(self) -> tuple[str, ...]:
-        """What `fresh` sees of a row: the arguments, and the event time if rows are told apart by it."""
+        """What `fresh` sees of a row: the arguments, and the time and arrival if rows are told apart by these."""
         names = tuple(argument_name(i) for i in range(len(self.arguments))) or ("x",)
         return (*names, TIME) if TIME in self.mentions else names
 
