@@ -88,7 +88,7 @@ def between_windows(rows: int) -> str:
 
 def _unnamed(columns: tuple[str, ...]) -> str:
     named = ", ".join(f'"{name}"' for name in columns)
-    return f"columns without AS have the names that Spark would give them: {named}"
+    return f"columns without AS are named by their expressions, as Spark names them: {named}"
 
 
 def falls_back(query: Query, entry: Input) -> bool:

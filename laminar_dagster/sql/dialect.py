@@ -6,7 +6,7 @@ a name means here is decided by `semantics.functions` alone. Every node keeps th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -19,6 +19,7 @@ from laminar_dagster.errors import LaminarError, Span
 
 WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 SPAN = "span"
+IS_NOT = "is_not"
 
 
 class UnreadableError(ParseError):
@@ -37,6 +38,25 @@ class TimeZone(exp.Expression):
     def at(self, where: Span) -> TimeZone:
         self.meta[SPAN] = (where.start, where.end)
         return self
+
+
+class TypedLiteral(exp.Cast):
+    """`DATE '2026-01-01'`, `10L`: a value with its type. It means the cast, and has a name of its own."""
+
+
+class Extract(exp.Anonymous):
+    """`EXTRACT(YEAR FROM t)`: the call `year(t)`, with the part as it was written."""
+
+    arg_types: ClassVar[dict[str, bool]] = {**exp.Anonymous.arg_types, "part": True}
+
+
+class Plus(exp.Unary):
+    """`+ v`, which is `v` under another name."""
+
+
+def is_not_null(node: exp.Not) -> bool:
+    """`v IS NOT NULL`, and not `NOT v IS NULL`, which means the same."""
+    return bool(node.meta.get(IS_NOT)) and isinstance(node.this.expression, exp.Null)
 
 
 def _marking(read: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,6 +84,10 @@ class LaminarParser(SparkParser):
     }
     QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         kind: _marking(read) for kind, read in SparkParser.QUERY_MODIFIER_PARSERS.items()
+    }
+    UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **SparkParser.UNARY_PARSERS,
+        TokenType.PLUS: lambda self: self.expression(Plus(this=self._parse_unary())),
     }
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         "CAST": lambda self: self._parse_cast(strict=True),
@@ -136,7 +160,19 @@ class LaminarParser(SparkParser):
         if not self._match(TokenType.FROM):
             self.raise_error("expected FROM")
         name = part.name.lower() if part else ""
-        return self._closed(exp.Anonymous(this=name, expressions=[self._required()]))
+        return self._closed(Extract(this=name, expressions=[self._required()], part=part.name if part else ""))
+
+    def _parse_type(self, *args: Any, **kwargs: Any) -> Any:
+        start = self._index
+        found = super()._parse_type(*args, **kwargs)
+        return _with_typed_literal(found) if begins_typed_literal(self._tokens[start : start + 2]) else found
+
+    def _parse_is(self, this: Any) -> Any:
+        is_not = self._curr.token_type == TokenType.NOT
+        found = super()._parse_is(this)
+        if is_not and isinstance(found, exp.Not):
+            found.meta[IS_NOT] = True
+        return found
 
     def _parse_cast(self, strict: bool, safe: bool | None = None) -> Any:
         return self._closed(super()._parse_cast(strict, safe))
@@ -203,6 +239,35 @@ class LaminarParser(SparkParser):
     def _parse_select(self, *args: Any, **kwargs: Any) -> Any:
         first = self._curr
         return self._marked(super()._parse_select(*args, **kwargs), first)
+
+
+def begins_typed_literal(tokens: list[Token]) -> bool:
+    """A word and a text, as `DATE '…'`; or a number with its suffix, which comes as two more tokens at its place."""
+    if len(tokens) < 2:
+        return False
+    first, second = tokens
+    if first.token_type == TokenType.NUMBER:
+        return second.token_type == TokenType.DCOLON and second.start == first.start
+    return second.token_type == TokenType.STRING
+
+
+def _with_typed_literal(found: Any) -> Any:
+    """The innermost cast is none: the literal is what the others cast."""
+    cast = next((each for each in _casts(found) if isinstance(each.this, exp.Literal)), None)
+    if cast is None:
+        return found
+    typed = TypedLiteral(**cast.args)
+    typed.meta.update(cast.meta)
+    if cast is found:
+        return typed
+    cast.replace(typed)
+    return found
+
+
+def _casts(node: Any) -> Iterator[exp.Cast]:
+    while isinstance(node, exp.Cast):
+        yield node
+        node = node.this
 
 
 def interval_end(tokens: list[Token], start: int) -> int | None:

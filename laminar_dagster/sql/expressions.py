@@ -15,6 +15,7 @@ from laminar_dagster.semantics.expressions import Call, Column, Expression, Lite
 from laminar_dagster.semantics.functions import FUNCTIONS, ArgumentTypeError, callable_names, cast_value, castable
 from laminar_dagster.sql import literals
 from laminar_dagster.sql.calls import CLOCK_FUNCTIONS, call_aggregate, call_function, depends_on_the_clock
+from laminar_dagster.sql.dialect import Extract, Plus, TypedLiteral
 from laminar_dagster.sql.intervals import fixed, from_node
 from laminar_dagster.sql.names import Scope, refuse_extras
 from laminar_dagster.sql.windows import WindowUse
@@ -271,12 +272,17 @@ def _cast(r: Resolver, node: Any) -> Expression:
     return Call("cast", (operand,), type_)
 
 
-def _type_of(r: Resolver, node: Any) -> t.DataType:
-    to = node.args["to"]
+def named_type(to: Any) -> t.DataType:
+    """The type that a cast names; ValueError where it makes none of that name."""
     name = _TYPES.get(to.this)
     sizes = ",".join(parameter.name for parameter in to.expressions) if name == "DECIMAL" else ""
+    return t.parse_type(f"{name}({sizes})" if sizes else str(name))
+
+
+def _type_of(r: Resolver, node: Any) -> t.DataType:
+    to = node.args["to"]
     try:
-        return t.parse_type(f"{name}({sizes})" if sizes else str(name))
+        return named_type(to)
     except ValueError:
         shown = to.sql("spark")
         raise LaminarError(
@@ -307,12 +313,13 @@ def _concatenation(r: Resolver, node: Any) -> Expression:
 
 _TWO = {"this", "expression"}
 Handler = Callable[[Resolver, Any], Expression]
-_NODES: dict[type[exp.Expr], tuple[set[str], Handler]] = {
+NODES: dict[type[exp.Expr], tuple[set[str], Handler]] = {
     exp.Column: ({"this", "table"}, _column),
     exp.Literal: ({"this", "is_string"}, _literal),
     exp.Null: (set(), _null),
     exp.Boolean: ({"this"}, _boolean),
     exp.Paren: ({"this"}, _paren),
+    Plus: ({"this"}, _paren),
     exp.Interval: ({"this", "unit"}, _interval),
     exp.Add: (_TWO, _sum("add", 1)),
     exp.Sub: (_TWO, _sum("subtract", -1)),
@@ -337,15 +344,17 @@ _NODES: dict[type[exp.Expr], tuple[set[str], Handler]] = {
     exp.Like: (_TWO | {"negate"}, _like),
     exp.Case: ({"this", "ifs", "default"}, _case),
     exp.Cast: ({"this", "to"}, _cast),
+    TypedLiteral: ({"this", "to"}, _cast),
     exp.DPipe: (_TWO | {"safe"}, _concatenation),
     exp.Anonymous: ({"this", "expressions"}, call_function),
+    Extract: ({"this", "expressions", "part"}, call_function),
     exp.Filter: (_TWO, call_aggregate),
     exp.WithinGroup: (_TWO, call_aggregate),
 }
 
 
 def _entry(node: exp.Expr) -> tuple[set[str], Handler] | None:
-    return _NODES.get(type(node))
+    return NODES.get(type(node))
 
 
 _WORDS: Mapping[type[exp.Expr], str] = {

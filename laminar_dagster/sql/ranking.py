@@ -14,6 +14,7 @@ from laminar_dagster.semantics.aggregates import Ordering
 from laminar_dagster.semantics.expressions import Column, Expression, Literal
 from laminar_dagster.semantics.query import RANK, WINDOW_END, WINDOW_START, Ranking
 from laminar_dagster.semantics.windows import Cumulate, Session
+from laminar_dagster.sql.dialect import Plus
 from laminar_dagster.sql.expressions import Resolver
 from laminar_dagster.sql.names import refuse_extras
 from laminar_dagster.sql.statements import ViewStatement
@@ -184,6 +185,7 @@ def _limit(node: Any, is_number: Callable[[Any], bool]) -> int | None:
     kind, left, right = type(node), node.args.get("this"), node.args.get("expression")
     if kind in _MIRRORED and is_number(right):
         kind, left, right = _MIRRORED[kind], right, left
+    right = right.this if isinstance(right, Plus) else right
     written = right.name if isinstance(right, exp.Literal) and not right.is_string else ""
     if kind not in _LIMITS or not is_number(left) or not written.isdigit():
         return None

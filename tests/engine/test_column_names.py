@@ -9,20 +9,11 @@ import pytest
 from laminar_dagster.conformance.laws import broken_laws, data_columns
 from laminar_dagster.conformance.spark_runner import SparkRunner
 from laminar_dagster.plan.build import plan_script
-from laminar_dagster.sql.derived_names import derived_name
-from laminar_dagster.sql.statements import parse_script
 from tests.laws.logs import NOON, Row
 from tests.laws.queries import UPDATING, source
 
 pytestmark = pytest.mark.spark
 
-EXPRESSIONS = (
-    "a", "SUM(a*2)", "COUNT(*)", "COUNT(DISTINCT a)", "AVG(a) FILTER (WHERE a > 1)", "DATE(ts)", "CAST(a AS DOUBLE)",
-    "a::INT", "CASE WHEN a > 1 THEN 'x' ELSE b END", "-a", "NOT x", "a IS NULL", "a IS NOT NULL", "a BETWEEN 1 AND 2",
-    "a IN (1,2)", "b LIKE 'a%'", "'lit'", "1.5", "date_trunc('hour', ts)", "b || b", "CAST(a + 1 AS INT)",
-    "SUM(CAST(a AS INT))", "MAX(DATE(ts))", "(a)", "t.a", "NULL", "TRUE", "COALESCE(a, 0)", "IF(x, a, a)", "a <> 1",
-    "a = 1 AND x", "(a + 1) * 2", "Upper(b)", "a % 2", "MAX(a) - MIN(a)", "ROUND(AVG(a), 2)", "a <=> 1",
-)  # fmt: skip
 NAMES = (
     "how many", "sum(v)", "a.b", "x`y", 'he said "no"', "it's", "a;b", "größe", "\\n", "{x}", "${env:HOME}", "%s",
     "select", "SUM(v) FILTER (WHERE (v > 1))", "=", ",", "k0", "a0", "pane_start",
@@ -30,21 +21,6 @@ NAMES = (
 VIEW = """
 CREATE MATERIALIZED VIEW out AS SELECT {bounds}k, {columns} FROM {window} GROUP BY {bounds}k EMIT {strategy};
 """
-
-
-@pytest.fixture(scope="module")
-def table(spark: Any) -> Any:
-    spark.sql("SELECT 1L AS a, 'x' AS b, true AS x, TIMESTAMP '2026-01-01' AS ts").createOrReplaceTempView("t")
-    yield spark
-    spark.catalog.dropTempView("t")
-
-
-def test_a_column_without_as_is_called_what_spark_calls_it(table: Any) -> None:
-    for expression in EXPRESSIONS:
-        view = parse_script(f"CREATE MATERIALIZED VIEW v AS SELECT {expression} FROM t").views[0]
-        (item,) = view.query.args["expressions"]
-        (named,) = table.sql(f"SELECT {expression} FROM t").columns
-        assert derived_name(item) == named, expression
 
 
 @pytest.mark.parametrize("strategy", [*UPDATING, "ON WINDOW CLOSE"])
