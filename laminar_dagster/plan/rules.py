@@ -185,8 +185,10 @@ def waiting_needs_a_watermark(query: Query) -> Iterator[LaminarError]:
 def _no_watermark(query: Query, entry: Input) -> LaminarError:
     source = entry.source
     column = entry.event_time.name if isinstance(entry.event_time, Column) else None
-    shown = f'"{column}"' if column is not None else "this expression"
     declared = None if source.event_time is None else display(source.event_time)
+    if entry.event_time == source.event_time:  # of a number, people know the column that the time is made of
+        column = declared = next(iter(columns_of(entry.event_time)), declared)
+    shown = f'"{column}"' if column is not None else "this expression"
     detail = f'Its watermark is for "{declared}".' if declared not in (None, column) else None
     remedy = f"Add WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND to CREATE SOURCE {source.name}."
     if source.said.get("event_time") == IN_QUERY:
@@ -195,6 +197,8 @@ def _no_watermark(query: Query, entry: Input) -> LaminarError:
         remedy = "Put the window over the time that has the watermark, or say the lag in the view: watermark_lag = '…'."
     elif source.said.get("event_time", IN_SQL) != IN_SQL:
         remedy = f'Add watermark_lag = "5 seconds" to {source.said["event_time"]}, beside event_time.'
+    elif declared is not None:
+        remedy = f"Add watermark_lag = '5 seconds' to CREATE SOURCE {source.name}, beside event_time."
     return LaminarError(
         "LMR0212",
         f'source "{source.name}" declares no watermark for {shown}, so its windows would never close',
