@@ -25,6 +25,8 @@ FUNCTION_SYNONYMS = {
 CLOCK_FUNCTIONS = frozenset(
     {"current_date", "current_timestamp", "current_time", "localtimestamp", "now", "rand", "random", "randn", "uuid"}
 )
+# As group keys these are windows, so their last argument may be what a window takes.
+TAKE_A_TIME = frozenset({"date", "date_trunc"})
 TRUNCATION_UNITS = (*TRUNCATIONS, "MONTH", "QUARTER", "YEAR")
 
 
@@ -44,10 +46,13 @@ def call_function(r: Resolver, node: Any) -> Expression:
             "LMR0107",
             f'unknown function "{node.name}"',
             where=r.at(node),
-            hint=did_you_mean(name, [*callable_names(), *FUNCTION_SYNONYMS, *AGGREGATES], _FUNCTION_HINT),
+            hint=_WRITE_INSTEAD.get(name)
+            or did_you_mean(name, [*callable_names(), *FUNCTION_SYNONYMS, *AGGREGATES], _FUNCTION_HINT),
         )
     _check_arity(r, name, node)
     args = [r.resolve(argument) for argument in node.expressions]
+    if name in TAKE_A_TIME:
+        args[-1] = r.time(args[-1])
     if name in _LITERAL_ARGUMENTS:
         args = _LITERAL_ARGUMENTS[name](r, args, node)
     return r.call(name, args, node)
@@ -62,6 +67,14 @@ def _window_word(r: Resolver, node: Any) -> Expression:
     return r.window.resolve(r, node)
 
 
+_OF_A_NUMBER = "a number becomes a time by timestamp_seconds(…), timestamp_millis(…) or timestamp_micros(…)"
+# Functions of other engines whose nearest name here means something else.
+_WRITE_INSTEAD = {
+    "to_timestamp_ltz": "Write timestamp_millis(…) for a precision of 3, and timestamp_seconds(…) for 0.",
+    "to_timestamp_ntz": "Write to_timestamp(…): all times are moments, in UTC.",
+    "from_unixtime": f"It makes text of seconds; {_OF_A_NUMBER}.",
+    "timestamp": f"Text becomes a time by to_timestamp(…), and {_OF_A_NUMBER}.",
+}
 _FUNCTION_HINT = "docs/reference/sql.md lists the functions."
 
 

@@ -14,6 +14,8 @@ from laminar_dagster.semantics.query import IN_SQL, VIEW_CONNECTOR, WINDOW_END, 
 from laminar_dagster.semantics.watermark import DEFAULT_FUTURE_SKEW
 from laminar_dagster.semantics.windows import longest_window
 from laminar_dagster.sql import options as o
+from laminar_dagster.sql.clauses import OptionValue
+from laminar_dagster.sql.configuration import is_default
 from laminar_dagster.sql.expressions import Resolver
 from laminar_dagster.sql.intervals import IntervalText, fixed
 from laminar_dagster.sql.messages import metadata_options
@@ -168,7 +170,7 @@ def _said(statement: SourceStatement) -> dict[str, str]:
 def _watermark(
     statement: SourceStatement, source: Source, values: Mapping[str, Any]
 ) -> tuple[Expression | None, int | None]:
-    declared, unit = statement.watermark, values.get("event_time_unit")
+    declared, unit = statement.watermark, unit_of(statement.options)
     for name in ("watermark_lag", "event_time"):
         if declared is not None and name in values:
             raise LaminarError(
@@ -180,11 +182,24 @@ def _watermark(
         where = statement.options["event_time"].where
         return as_event_time(source, time, unit, where, in_option=True), values.get("watermark_lag")
     if declared is None:
-        if unit is not None:
+        if unit is not None and not unit.is_default:
             raise unit_without_time(statement.options["event_time_unit"].whole)
         return None, values.get("watermark_lag")
     time = Resolver(statement, scope_of(source), "WATERMARK FOR").resolve(declared.time)
     return as_event_time(source, time, unit, statement.span(declared.time)), lag_of(declared.lag, declared.where)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a number counts since 1970, and whether it is said of all numbers: a default says nothing of a TIMESTAMP."""
+
+    name: str
+    is_default: bool = False
+
+
+def unit_of(options: Mapping[str, OptionValue]) -> Unit | None:
+    given = options.get("event_time_unit")
+    return None if given is None else Unit(o.time_unit("event_time_unit", given), is_default(given))
 
 
 def lag_of(written: IntervalText | None, where: Span) -> int:
@@ -202,21 +217,21 @@ def unit_without_time(where: Span, remedy: str = "or WATERMARK FOR") -> LaminarE
 
 
 def as_event_time(
-    source: Source, named: Expression, unit: str | None, where: Span, *, in_option: bool = False
+    source: Source, named: Expression, unit: Unit | None, where: Span, *, in_option: bool = False
 ) -> Expression:
     """A time over the source's own columns: what was named, or what it says as a number of units since 1970."""
     time = substitute(named, {column.name: column.expression for column in source.computed})
-    if unit is None:
+    if unit is None or (unit.is_default and not time.type.is_numeric):
         if time.type != t.TIMESTAMP:
             raise no_timestamp("an event time must be a TIMESTAMP", named, where, in_option=in_option)
         return time
-    function = o.TIME_UNITS[unit]
+    function = o.TIME_UNITS[unit.name]
     try:
         return Call(function, (time,), FUNCTIONS[function].result([time.type]))
     except ArgumentTypeError:
-        kind = "a number" if unit == "s" else "a whole number"
+        kind = "a number" if unit.name == "s" else "a whole number"
         raise LaminarError(
-            "LMR0205", f"event_time_unit = '{unit}' is for {kind}, and the event time is {time.type}", where=where,
+            "LMR0205", f"event_time_unit = '{unit.name}' is for {kind}, and the event time is {time.type}", where=where,
             hint="Leave event_time_unit out." if time.type == t.TIMESTAMP else None,
         ) from None  # fmt: skip
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sqlglot import exp
+
 from laminar_dagster.errors import LaminarError, did_you_mean
 from laminar_dagster.sql import options as o
 from laminar_dagster.sql.clauses import OptionValue
@@ -23,8 +25,8 @@ SOURCES = "sources"
 VIEWS = "views"
 TABLES = (DEFAULTS, SOURCES, VIEWS, TRANSFORMS)
 EVENT_TIME, UNIT = "event_time", "event_time_unit"
-# What WATERMARK FOR says of its time, so that no table does; the unit is that of the time which a table names.
-OF_ONE_TIME = (EVENT_TIME, UNIT, "watermark_lag")
+# What WATERMARK FOR says of its time, so that no table does.
+OF_ONE_TIME = (EVENT_TIME, "watermark_lag")
 TIMES = frozenset(option.name for option in o.TIME_OPTIONS)
 DEFAULTABLE = tuple(option for option in (*o.TIME_OPTIONS, *o.VIEW_OPTIONS) if option.default)
 
@@ -54,11 +56,12 @@ class Configuration:
     def _source(self, statement: SourceStatement) -> SourceStatement:
         """A default event time is not among these: it holds only for sources that have such a column."""
         defaults = {name: option for name, option in self.defaults.items() if name in TIMES - {EVENT_TIME}}
-        given = {**defaults, **self.sources.get(statement.name.lower(), {})}
+        own = dict(self.sources.get(statement.name.lower(), {}))
+        if _names_another_time(statement, own):
+            own.pop(UNIT, None)
+        given = {**defaults, **own}
         if statement.watermark is not None:
             given = {name: option for name, option in given.items() if name not in OF_ONE_TIME}
-        elif EVENT_TIME in statement.options:
-            given.pop(UNIT, None)
         return replace(statement, options={**given, **statement.options})
 
     def _view(self, statement: ViewStatement) -> ViewStatement:
@@ -84,6 +87,17 @@ class Configuration:
                 where=self.places.of((table, name))[0],
                 hint=f"Write [{other}.{name}]." if elsewhere else did_you_mean(name, known, "Leave the table out."),
             )  # fmt: skip
+
+
+def _names_another_time(statement: SourceStatement, table: Options) -> bool:
+    """Whether the SQL names another time than the table, whose unit is then not that of the SQL's."""
+    if EVENT_TIME not in table:
+        return False
+    if statement.watermark is not None:
+        time = statement.watermark.time
+        return not isinstance(time, exp.Column) or time.name.lower() != table[EVENT_TIME].value.lower()
+    own = statement.options.get(EVENT_TIME, table[EVENT_TIME])
+    return own.value.lower() != table[EVENT_TIME].value.lower()
 
 
 def is_default(option: OptionValue) -> bool:

@@ -21,8 +21,9 @@ from laminar_dagster.semantics.query import (
     TimeStep,
 )
 from laminar_dagster.sql import options as o
-from laminar_dagster.sql.catalog import as_event_time, lag_of, scope_of, unit_without_time
-from laminar_dagster.sql.configuration import EVENT_TIME, TIMES, UNIT, VIEWS, Configuration, Options
+from laminar_dagster.sql.catalog import Unit, as_event_time, lag_of, scope_of, unit_of, unit_without_time
+from laminar_dagster.sql.clauses import OptionValue
+from laminar_dagster.sql.configuration import EVENT_TIME, TIMES, UNIT, VIEWS, Configuration, Options, is_default
 from laminar_dagster.sql.expressions import Resolver
 from laminar_dagster.sql.inputs import Branch, Relation
 from laminar_dagster.sql.messages import OPTION, metadata_of
@@ -44,11 +45,13 @@ def with_event_times(relation: Relation, view: ViewStatement, configuration: Con
     if EVENT_TIME in own:
         table.pop(UNIT, None)
     given, default = {**table, **own}, configuration.defaults.get(EVENT_TIME)
-    if UNIT in given and EVENT_TIME not in given:
-        raise unit_without_time(given[UNIT].whole, "or write timestamp_millis(…) in WATERMARK(…) or in the window")
+    defaults = {UNIT: configuration.defaults[UNIT]} if UNIT in configuration.defaults else {}
+    if EVENT_TIME in given:
+        given = {**defaults, **given}
     branches = [replace(branch, source=_configured(branch, given)) for branch in relation.branches]
     if default is not None:
-        branches = [replace(b, source=_found(b.source, [default.value], str(default.table))) for b in branches]
+        unit = unit_of(defaults)
+        branches = [replace(b, source=_by_default(b.source, default, unit)) for b in branches]
     columns = [[*METADATA_COLUMNS, *_message_times(branch.source)] for branch in branches]
     timed = (_found(b.source, names, IN_METADATA) for b, names in zip(branches, columns, strict=True))
     whole = replace(relation, branches=tuple(replace(b, source=s) for b, s in zip(branches, timed, strict=True)))
@@ -86,6 +89,17 @@ def _refuse_two_times(view: ViewStatement, own: Options) -> None:
             )  # fmt: skip
 
 
+def require_time_beside_unit(view: ViewStatement, configuration: Configuration) -> None:
+    """Before any source is looked at: what a view calls a number's unit is for the time that the view names."""
+    given = {**configuration.times_of(view.name), **view.clauses.options}
+    if UNIT in given and not is_default(given[UNIT]) and EVENT_TIME not in given:
+        raise unit_without_time(
+            given[UNIT].whole,
+            "say the unit of a source's time in CREATE SOURCE or [sources.NAME], "
+            "or write timestamp_millis(…) in WATERMARK(…) or in the window",
+        )
+
+
 def require_effect(view: ViewStatement, inputs: Iterable[Input]) -> None:
     """A view whose options name an event time and whose window names another one says two things."""
     option = view.clauses.options.get(EVENT_TIME)
@@ -113,16 +127,16 @@ def _configured(branch: Branch, given: Options) -> Source:
     source = branch.source
     values: dict[str, Any] = o.read(given, o.TIME_OPTIONS, "a view")
     said = {name: given[name].table or IN_VIEW for name in values}
-    unit = values.pop(UNIT, None)
+    values.pop(UNIT, None)
     if EVENT_TIME in values:
-        time = _event_time(branch, values[EVENT_TIME], unit, given)
+        time = _event_time(branch, values[EVENT_TIME], unit_of(given), given)
         values[EVENT_TIME] = time
         if time != source.event_time and LAG not in values:
             values[LAG] = source.watermark_lag if source.said.get(LAG, IN_SQL) != IN_SQL else None
     return replace(source, **values, said={**source.said, **said})
 
 
-def _event_time(branch: Branch, name: str, unit: str | None, given: Options) -> Expression:
+def _event_time(branch: Branch, name: str, unit: Unit | None, given: Options) -> Expression:
     """The column of FROM that a view names, else a column of its source, as a time of the source."""
     where = given[EVENT_TIME].where
     source = branch.source
@@ -160,6 +174,17 @@ def _found(source: Source, names: list[str], said: str) -> Source:
         return source
     timed = _timed(source, time, said)
     return replace(timed, watermark_lag=source.watermark_lag or 0) if said == IN_METADATA else timed
+
+
+def _by_default(source: Source, default: OptionValue, unit: Unit | None) -> Source:
+    """The source with the column that a default names, if it has one that is a time, or a number and its unit."""
+    said = str(default.table)
+    held = next((field for field in source.fields if field.name.lower() == default.value.lower()), None)
+    if unit is None or held is None or not held.type.is_numeric:
+        return _found(source, [default.value], said)
+    if source.event_time is not None or source.connector == VIEW_CONNECTOR:
+        return source
+    return _timed(source, as_event_time(source, Column(held.name, held.type), unit, default.where), said)
 
 
 def _timed(source: Source, time: Expression, said: str) -> Source:

@@ -14,11 +14,11 @@ from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Call, Column, Expression, Literal, RowError
 from laminar_dagster.semantics.functions import FUNCTIONS, ArgumentTypeError, callable_names, cast_value, castable
 from laminar_dagster.sql import literals
-from laminar_dagster.sql.calls import CLOCK_FUNCTIONS, call_aggregate, call_function, depends_on_the_clock
+from laminar_dagster.sql.calls import CLOCK_FUNCTIONS, TAKE_A_TIME, call_aggregate, call_function, depends_on_the_clock
 from laminar_dagster.sql.dialect import Extract, Plus, TypedLiteral
 from laminar_dagster.sql.intervals import fixed, from_node
 from laminar_dagster.sql.names import Scope, refuse_extras
-from laminar_dagster.sql.windows import WindowUse
+from laminar_dagster.sql.windows import WindowUse, as_timestamp_hint
 
 if TYPE_CHECKING:
     from laminar_dagster.sql.aggregates import Aggregates
@@ -49,6 +49,10 @@ class Resolver:
         refuse_extras(node, allowed, self.at)
         return handler(self, node)
 
+    def time(self, found: Expression) -> Expression:
+        """What a function of time takes: a number that is known to be an event time is the time that it says."""
+        return self.scope.times.get(found.name, found) if isinstance(found, Column) else found
+
     def over(self, scope: Scope, place: str) -> Resolver:
         """The same query's resolver for a place that sees rows, not groups."""
         return Resolver(self.view, scope, place)
@@ -69,7 +73,8 @@ class Resolver:
             type_ = spec.result([argument.type for argument in args])
         except ArgumentTypeError as error:
             prefix = f"{name.upper()}: " if name in callable_names() else ""
-            raise LaminarError("LMR0105", f"{prefix}{error}", where=self.at(node)) from None
+            hint = as_timestamp_hint(args[-1]) if name in TAKE_A_TIME else None
+            raise LaminarError("LMR0105", f"{prefix}{error}", where=self.at(node), hint=hint) from None
         return Call(name, tuple(args), type_)
 
     def unsupported(self, node: exp.Expr) -> LaminarError:
@@ -263,8 +268,11 @@ def _cast(r: Resolver, node: Any) -> Expression:
     operand, type_ = r.resolve(node.this), _type_of(r, node)
     if operand.type == type_:
         return operand
+    if type_ == t.DATE:
+        operand = r.time(operand)
     if not castable(operand.type, type_):
-        raise LaminarError("LMR0105", f"{operand.type} cannot be cast to {type_}", where=r.at(node))
+        hint = as_timestamp_hint(operand) if type_ == t.DATE else None
+        raise LaminarError("LMR0105", f"{operand.type} cannot be cast to {type_}", where=r.at(node), hint=hint)
     if isinstance(operand, Literal):
         return _cast_literal(r, operand, type_, node) if operand.value is not None else Literal(None, type_)
     if type_ == t.DATE and operand.type == t.TIMESTAMP:

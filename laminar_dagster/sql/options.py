@@ -33,6 +33,11 @@ class Option:
     needs: str | None = None
 
 
+# What a number may count since 1970, and the function that makes a time of it.
+TIME_UNITS = {"s": "timestamp_seconds", "ms": "timestamp_millis", "us": "timestamp_micros"}
+_UNIT_WORDS = {"s": "sec", "ms": "mil", "us": "mic"}
+
+
 # --- what a value may be -------------------------------------------------------------------------------------
 
 
@@ -107,6 +112,21 @@ def one_of(*choices: str) -> Reader:
     return read
 
 
+def time_unit(name: str, option: OptionValue) -> str:
+    """A TIMESTAMP holds microseconds: what counts something shorter has to say what becomes of the rest."""
+    value = option.value.lower()
+    if value in TIME_UNITS:
+        return value
+    own = next((unit for unit, word in _UNIT_WORDS.items() if value.startswith(word)), None)
+    if own is not None:
+        hint = f"Write '{own}'."
+    elif value.startswith("n"):
+        hint = "Compute a column instead: t AS timestamp_micros(CAST(floor(ts / 1000) AS BIGINT))."
+    else:
+        hint = "A number counts seconds, milliseconds or microseconds since 1970 UTC."
+    raise _bad(name, option, f"one of {', '.join(TIME_UNITS)}", hint)
+
+
 def day(name: str, option: OptionValue) -> str:
     try:
         return date.fromisoformat(option.value).isoformat()
@@ -135,8 +155,6 @@ def route(name: str, option: OptionValue) -> str:
 
 # --- sources -------------------------------------------------------------------------------------------------
 
-# What a number may count since 1970, and the function that makes a time of it.
-TIME_UNITS = {"s": "timestamp_seconds", "ms": "timestamp_millis", "us": "timestamp_micros"}
 TIME_OPTIONS = (
     Option(
         "idle_timeout",
@@ -149,7 +167,7 @@ TIME_OPTIONS = (
     ),
     Option("watermark_lag", duration, "the watermark's lag, in place of WATERMARK FOR", default=True),
     Option("event_time", text, "the event-time column, in place of WATERMARK FOR", default=True),
-    Option("event_time_unit", one_of(*TIME_UNITS), "what an event time that is a number counts since 1970"),
+    Option("event_time_unit", time_unit, "what an event time that is a number counts since 1970", default=True),
 )
 COMMON_SOURCE_OPTIONS = (
     Option("connector", text, "where the rows come from"),

@@ -20,7 +20,7 @@ from laminar_dagster.sql.catalog import Catalog, SchemaOf
 from laminar_dagster.sql.clause_refusals import SELECT_REASONS
 from laminar_dagster.sql.configuration import Configuration
 from laminar_dagster.sql.derived_names import derived_name
-from laminar_dagster.sql.event_time import input_of, require_effect, with_event_times
+from laminar_dagster.sql.event_time import input_of, require_effect, require_time_beside_unit, with_event_times
 from laminar_dagster.sql.expressions import Resolver
 from laminar_dagster.sql.grouping import Grouping, GroupReader, two_windows
 from laminar_dagster.sql.inputs import From, Relation
@@ -80,6 +80,7 @@ def _query(view: ViewStatement, catalog: Catalog, configuration: Configuration, 
     found = layers(view, _top_select(view))
     select = found.inner
     settings = read_settings(view)
+    require_time_beside_unit(view, configuration)
     reader = From(view, catalog)
     read, window_call = reader.read(select, _ctes(reader, view, found))
     relation = with_event_times(read, view, configuration)

@@ -175,11 +175,11 @@ def _column(
     name, where = words.name("a column's name")
     if any(column.name.lower() == name.lower() for column in earlier):
         raise LaminarError("LMR0104", f'column "{name}" is declared twice', where=where)
-    tokens = _until_comma(words, "METADATA", "AS")
+    tokens = _until_comma(words, "METADATA", "GENERATED", "AS")
     if not tokens and not words.sees("AS"):
         raise words.unexpected(f'the type of column "{name}"')
     type_ = words.text[tokens[0].start : tokens[-1].end + 1] if tokens else None
-    if words.accept("AS"):
+    if words.accept("AS") or words.accept("GENERATED", "ALWAYS", "AS"):
         return ComputedStatement(name, type_, expression(words, f'what column "{name}" is'), where)
     assert type_ is not None
     metadata = None

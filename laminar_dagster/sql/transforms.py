@@ -2,7 +2,8 @@
 
 | key | option |
 |---|---|
-| `event_time_field`, `watermark_lag`, `allowed_lateness` | `event_time`, `watermark_lag`, `allowed_lateness` |
+| `event_time_field` | `event_time` |
+| `event_time_unit`, `watermark_lag`, `allowed_lateness` | the same |
 | `side_output.KIND.sink` | `side_output.KIND`; `dlq_NAME`, a dead-letter sink, is the route `kafka:dlq_NAME` |
 | `side_output.KIND.include_original` | the same |
 | `side_output.brokers`, `properties`, `reinject_to`, `max_rows_per_epoch` | the same |
@@ -20,6 +21,7 @@ TABLE = (TRANSFORMS, "sql")
 DEAD_LETTERS = "dlq_"
 NAMES: Mapping[str, str] = {
     "event_time_field": "event_time",
+    "event_time_unit": "event_time_unit",
     "watermark_lag": "watermark_lag",
     "allowed_lateness": "allowed_lateness",
     **{f"side_output.{kind}.sink": f"side_output.{kind}" for kind in SIDE_OUTPUT_KINDS},

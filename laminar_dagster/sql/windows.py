@@ -96,8 +96,7 @@ def event_time(r: Resolver, node: exp.Expr, name: str) -> Expression:
     """The time that a window is over; a number that is known to be an event time is the time that it says."""
     if isinstance(node, exp.Anonymous) and node.name.upper() == "DESCRIPTOR" and len(node.expressions) == 1:
         node = node.expressions[0]
-    found = r.resolve(node)
-    time = r.scope.times.get(found.name, found) if isinstance(found, Column) else found
+    time = r.time(r.resolve(node))
     if time.type != t.TIMESTAMP:
         raise no_timestamp(f"{name} needs a TIMESTAMP", time, r.at(node))
     return time
@@ -110,6 +109,13 @@ def no_timestamp(needed: str, time: Expression, where: Span, *, in_option: bool 
         "LMR0205", f"{needed}, and {shown} is {time.type}", where=where,
         hint=(_column_for if in_option else _as_timestamp)(time.type, time.name if isinstance(time, Column) else "…"),
     )  # fmt: skip
+
+
+def as_timestamp_hint(number: Expression) -> str | None:
+    """How a number becomes the time that a function needs."""
+    if not number.type.is_numeric:
+        return None
+    return _as_timestamp(number.type, number.name if isinstance(number, Column) else "…")
 
 
 def _column_for(type_: t.DataType, written: str) -> str:
@@ -130,7 +136,7 @@ def _as_timestamp(type_: t.DataType, written: str) -> str:
         return "Name a column of type TIMESTAMP."
     return (
         f"Say what it counts: timestamp_millis({written}), timestamp_micros or timestamp_seconds, "
-        "or event_time_unit = 'ms' in the source."
+        "or event_time_unit = 'ms' beside WATERMARK FOR: in WITH (…) of the source, or in laminar.toml."
     )
 
 

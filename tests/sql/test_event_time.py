@@ -365,3 +365,115 @@ def test_columns_may_be_called_as_the_words_of_these_clauses() -> None:
 )
 def test_parentheses_change_nothing_in_a_watermark(declared: str) -> None:
     assert decided(SOURCE % (f", WATERMARK FOR {declared}", "") + TUMBLE) == ("a", SECOND, TimeStep.QUERY)
+
+
+LAG = ", WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        "[sources.ev]\nevent_time_unit = 'ms'",
+        "[sources.ev]\nevent_time = 'TS'\nevent_time_unit = 'ms'",
+        "[defaults]\nevent_time_unit = 'ms'",
+        "[transforms.sql]\nevent_time_unit = 'ms'",
+        "[defaults]\nevent_time_unit = 's'\n[sources.ev]\nevent_time_unit = 'ms'",
+    ],
+)
+def test_the_configuration_says_what_the_number_of_a_watermark_counts(toml: str) -> None:
+    assert plan_view(query(NUMBER % (LAG, "") + NUMBERED % "ts", toml)).query.inputs[0].source.event_time == MILLIS
+
+
+def test_a_default_unit_is_for_numbers_alone() -> None:
+    unit = "[defaults]\nevent_time_unit = 'ms'\n"
+    assert decided(SOURCE % (", WATERMARK FOR a", "") + TUMBLE, unit)[0] == "a"
+    assert query(PLAIN + COUNTED % "TUMBLE(ev, a, INTERVAL '1' MINUTE)", unit).inputs[0].source.event_time is None
+    named = unit + "event_time = 'ts'\nwatermark_lag = '1 second'"
+    assert plan_view(query(NUMBER % ("", "") + NUMBERED % "ts", named)).query.inputs[0].event_time == MILLIS
+    table = unit + "[views.out]\nevent_time = 'ts'\nwatermark_lag = '1 second'"
+    assert plan_view(query(NUMBER % ("", "") + NUMBERED % "ts", table)).query.inputs[0].event_time == MILLIS
+    assert decided(PLAIN + TUMBLE, unit + "[views.out]\nevent_time = 'a'\nwatermark_lag = '1 second'")[0] == "a"
+
+
+def test_a_unit_that_a_source_says_of_a_timestamp_is_refused() -> None:
+    with pytest.raises(LaminarError, match="LMR0205") as caught:
+        query(SOURCE % (", WATERMARK FOR a", "") + TUMBLE, "[sources.ev]\nevent_time_unit = 'ms'")
+    assert caught.value.hint == "Leave event_time_unit out."
+
+
+def test_a_unit_of_a_view_without_its_event_time_is_refused_for_what_it_is() -> None:
+    with pytest.raises(LaminarError, match="no event time is named beside it") as caught:
+        query(NUMBER % (LAG, "") + NUMBERED % "ts", "[views.out]\nevent_time_unit = 'ms'")
+    assert "[sources.NAME]" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("unit", ["ns", "nanoseconds"])
+def test_a_unit_that_no_timestamp_holds_says_how_it_becomes_one(unit: str) -> None:
+    with pytest.raises(LaminarError, match="LMR0303") as caught:
+        query(NUMBER % (LAG, f", event_time_unit = '{unit}'") + NUMBERED % "ts")
+    assert "timestamp_micros(CAST(floor(ts / 1000) AS BIGINT))" in str(caught.value.hint)
+    computed = NUMBER % (", at AS timestamp_micros(CAST(floor(ts / 1000) AS BIGINT)), WATERMARK FOR at", "")
+    assert plan_view(query(computed + NUMBERED % "at"))
+
+
+@pytest.mark.parametrize(("written", "unit"), [("millis", "ms"), ("Seconds", "s"), ("microseconds", "us")])
+def test_a_unit_by_another_name_is_told_its_own(written: str, unit: str) -> None:
+    with pytest.raises(LaminarError, match="LMR0303") as caught:
+        query(NUMBER % (LAG, f", event_time_unit = '{written}'") + NUMBERED % "ts")
+    assert caught.value.hint == f"Write '{unit}'."
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["DATE(ts)", "CAST(ts AS DATE)", "date_trunc('hour', ts)", "date_trunc('month', ts)", "date_trunc('week', ts)"],
+)
+def test_a_number_that_is_the_event_time_is_a_time_for_windows_by_the_calendar(key: str) -> None:
+    source = NUMBER % (LAG, ", event_time_unit = 'ms'")
+    view = f"CREATE MATERIALIZED VIEW out AS SELECT {key} AS d, COUNT(*) AS n FROM ev GROUP BY %s EMIT ON WINDOW CLOSE;"
+    spelled = key.replace("ts", "timestamp_millis(ts)", 1)
+    expected = query(source + view.replace(key, spelled) % spelled)
+    assert expected.window is not None
+    for group in (key, "d", "1"):
+        found = query(source + view % group)
+        assert (found.window, found.output, found.keys) == (expected.window, expected.output, expected.keys)
+
+
+def test_a_date_of_a_number_that_is_no_event_time_says_how_it_becomes_one() -> None:
+    source = "CREATE SOURCE ev (k STRING, ts BIGINT, a TIMESTAMP, WATERMARK FOR a) WITH (connector = 'memory');"
+    for key in ("DATE(ts)", "CAST(ts AS DATE)", "date_trunc('hour', ts)"):
+        view = f"CREATE MATERIALIZED VIEW out AS SELECT {key} AS d, COUNT(*) AS n FROM ev GROUP BY {key};"
+        with pytest.raises(LaminarError, match="LMR0105") as caught:
+            query(source + view)
+        assert "timestamp_millis(ts)" in str(caught.value.hint)
+
+
+def test_a_number_without_a_lag_is_told_where_to_say_it() -> None:
+    source = NUMBER % ("", ", event_time = 'ts', event_time_unit = 'ms'")
+    with pytest.raises(LaminarError, match='declares no watermark for "ts"') as caught:
+        plan_view(query(source + NUMBERED % "ts"))
+    assert caught.value.detail is None
+    assert caught.value.hint == "Add watermark_lag = '5 seconds' to CREATE SOURCE ev, beside event_time."
+    table = "[sources.ev]\nevent_time = 'ts'\nevent_time_unit = 'ms'"
+    with pytest.raises(LaminarError, match='declares no watermark for "ts"') as caught:
+        plan_view(query(NUMBER % ("", "") + NUMBERED % "ts", table))
+    assert caught.value.hint == 'Add watermark_lag = "5 seconds" to [sources.ev] in laminar.toml, beside event_time.'
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("TO_TIMESTAMP_LTZ(ts, 3)", "timestamp_millis"),
+        ("from_unixtime(ts)", "timestamp_seconds"),
+        ("timestamp(ts)", "timestamp_millis"),
+        ("to_timestamp_ntz(k)", "to_timestamp(…)"),
+    ],
+)
+def test_a_function_of_another_engine_says_which_one_means_the_same_here(call: str, said: str) -> None:
+    with pytest.raises(LaminarError, match="LMR0107") as caught:
+        query(NUMBER % (f", at AS {call}, WATERMARK FOR at", "") + TUMBLE)
+    assert said in str(caught.value.hint)
+
+
+def test_a_computed_column_may_be_said_to_be_generated() -> None:
+    source = NUMBER % (", at TIMESTAMP GENERATED ALWAYS AS (timestamp_millis(ts)), WATERMARK FOR at", "")
+    assert first_input(source + TUMBLE).event_time == MILLIS
