@@ -104,6 +104,23 @@ def is_default(option: OptionValue) -> bool:
     return option.table is not None and option.table.startswith((f"[{DEFAULTS}]", f"[{TRANSFORMS}."))
 
 
+def to_add(beside: OptionValue, table: str, name: str, value: str) -> str:
+    """How to say one more option of a table inside of a view's options, in the words of where another one is said.
+
+    TOML does not let a table be opened twice, so the line stands below the header that is there already.
+    """
+    if beside.table is None:
+        return f"Add {table}.{name} = '{value}' to WITH (…)."
+    label, _, file = beside.table.partition(" in ")
+    header, inside = f"{label.strip('[]')}.{table}", ""
+    written = beside.name_where.text[beside.name_where.start : beside.name_where.end].replace('"', "").replace("'", "")
+    before, is_dotted, _ = written.lower().partition(f"{table}.")
+    if is_dotted:
+        inside = f"{before}{table}."
+        header = header.removesuffix(f".{inside.removesuffix('.')}")
+    return f'Paste below [{header}] in {file}: {inside}{name} = "{value}"'
+
+
 def read_configuration(content: Mapping[str, Any], text: str, file: str) -> Configuration:
     """The tables of a parsed laminar.toml; LaminarError for a name or a value that no option has."""
     found = places(text, file)

@@ -18,7 +18,7 @@ from laminar_dagster.semantics.query import (
     Source,
 )
 from laminar_dagster.semantics.sinks import APPEND, DROP, FAIL, UPSERT, WAIT, DeclaredSink, Saturation
-from laminar_dagster.sql.configuration import is_default
+from laminar_dagster.sql.configuration import is_default, to_add
 from laminar_dagster.sql.statements import ViewStatement
 
 PREFIX = "side_output"
@@ -93,10 +93,10 @@ def _sink(
     """A route out of the store, as a sink of the entries of one kind."""
     where = _place(view, f"{PREFIX}.{kind}")
     if route == REINJECT:
-        connector, options = "files", {"path": _directory(values, kind, where)}
+        connector, options = "files", {"path": _directory(view, values, kind, where)}
     else:
         topic = route[len(KAFKA_ROUTE) :]
-        connector, options = "kafka", {"topic": topic, **_cluster(values, inputs, topic, where)}
+        connector, options = "kafka", {"topic": topic, **_cluster(view, values, inputs, kind, topic)}
     name = f"{PREFIX}.{kind}"
     return DeclaredSink(
         name, view.name, connector, APPEND, UPSERT, options=options, entries=kind, where=where,
@@ -118,16 +118,23 @@ def _saturation(view: ViewStatement, values: Mapping[str, Any], default: str) ->
     return Saturation(policy, **given)
 
 
-def _directory(values: Mapping[str, Any], kind: str, where: Span) -> str:
+def _to_add(view: ViewStatement, kind: str, option: str, value: str) -> str:
+    return to_add(view.clauses.options[f"{PREFIX}.{kind}"], PREFIX, option.removeprefix(f"{PREFIX}."), value)
+
+
+def _directory(view: ViewStatement, values: Mapping[str, Any], kind: str, where: Span) -> str:
     if REINJECT_TO not in values:
         raise LaminarError(
             "LMR0310", f"rows of kind {kind} are to be reinjected, and nothing says where to",
-            where=where, hint=f"Add {REINJECT_TO} = '…': a directory that a source with connector = 'files' reads.",
+            where=where, detail="It is a directory that a source with connector = 'files' reads.",
+            hint=_to_add(view, kind, REINJECT_TO, "landing/again"),
         )  # fmt: skip
     return str(values[REINJECT_TO])
 
 
-def _cluster(values: Mapping[str, Any], inputs: Sequence[Input], topic: str, where: Span) -> dict[str, str]:
+def _cluster(
+    view: ViewStatement, values: Mapping[str, Any], inputs: Sequence[Input], kind: str, topic: str
+) -> dict[str, str]:
     """The brokers that the view names, else those of the first topic that it reads."""
     own = {name.removeprefix(f"{PREFIX}."): str(values[name]) for name in (BROKERS, PROPERTIES) if name in values}
     if BROKERS in values:
@@ -135,8 +142,9 @@ def _cluster(values: Mapping[str, Any], inputs: Sequence[Input], topic: str, whe
     read = next((entry.source.options for entry in inputs if entry.source.connector == "kafka"), None)
     if read is None:
         raise LaminarError(
-            "LMR0310", f'nothing says which brokers have the topic "{topic}"', where=where,
-            detail="The view reads no topic, whose brokers would be taken.", hint=f"Add {BROKERS} = 'host:9092'.",
+            "LMR0310", f'nothing says which brokers have the topic "{topic}"', where=_place(view, f"{PREFIX}.{kind}"),
+            detail="The view reads no topic, whose brokers would be taken.",
+            hint=_to_add(view, kind, BROKERS, "host:9092"),
         )  # fmt: skip
     return {**{name: read[name] for name in ("brokers", "properties") if name in read}, **own}
 

@@ -6,7 +6,7 @@
 | `event_time_unit`, `watermark_lag`, `allowed_lateness` | the same |
 | `side_output.KIND.sink` | `side_output.KIND`; `dlq_NAME`, a dead-letter sink, is the route `kafka:dlq_NAME` |
 | `side_output.KIND.include_original` | the same |
-| `side_output.brokers`, `properties`, `reinject_to`, `max_rows_per_epoch` | the same |
+| `side_output.brokers`, `properties`, `reinject_to`, `max_rows_per_epoch` and the bounds of routes | the same |
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from laminar_dagster.semantics.query import KAFKA_ROUTE, SIDE_OUTPUT_KINDS
 TRANSFORMS = "transforms"
 TABLE = (TRANSFORMS, "sql")
 DEAD_LETTERS = "dlq_"
+OF_ALL_KINDS = (
+    "brokers", "properties", "reinject_to", "max_rows_per_epoch",
+    "on_saturation", "route_max_rows", "route_max_bytes", "route_timeout",
+)  # fmt: skip
 NAMES: Mapping[str, str] = {
     "event_time_field": "event_time",
     "event_time_unit": "event_time_unit",
@@ -26,10 +30,7 @@ NAMES: Mapping[str, str] = {
     "allowed_lateness": "allowed_lateness",
     **{f"side_output.{kind}.sink": f"side_output.{kind}" for kind in SIDE_OUTPUT_KINDS},
     **{f"side_output.{kind}.include_original": f"side_output.{kind}.include_original" for kind in SIDE_OUTPUT_KINDS},
-    **{
-        f"side_output.{name}": f"side_output.{name}"
-        for name in ("brokers", "properties", "reinject_to", "max_rows_per_epoch")
-    },
+    **{f"side_output.{name}": f"side_output.{name}" for name in OF_ALL_KINDS},
 }
 
 

@@ -10,9 +10,11 @@ import pytest
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.build import plan_view
 from laminar_dagster.plan.fingerprint import fingerprint
+from laminar_dagster.semantics.sinks import Saturation
 from laminar_dagster.semantics.time import MINUTE, SECOND
 from laminar_dagster.sql.configuration import DEFAULTABLE
 from laminar_dagster.sql.options import TIME_OPTIONS, VIEW_OPTIONS
+from laminar_dagster.sql.transforms import NAMES
 from tests.sql.configured import configuration, explained, queries, query
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
@@ -284,6 +286,58 @@ def test_the_configuration_of_the_document_is_read_as_it_is_written() -> None:
     }  # fmt: skip
     assert not side.without_original
     assert {sink.options["topic"] for sink in side.sinks} == {"dlq_kafka"}
+
+
+TOPIC = "side_output.late.sink = 'dlq_kafka'"
+NO_BROKERS = [
+    TRANSFORMS,
+    f"[transforms.sql]\n{TOPIC}\n",
+    f"[transforms]\nsql.{TOPIC}\n",
+    "[transforms.sql.side_output.late]\nsink = 'dlq_kafka'\n",
+    "[transforms.sql.side_output]\nlate = { sink = 'dlq_kafka' }\n",
+    "[defaults]\nside_output.late = 'kafka:late'\n",
+    "[defaults]\n'side_output.late' = 'kafka:late'\n",
+    "[views.per_minute.side_output]\nlate = 'kafka:late'\n",
+]
+
+
+def pasted(toml: str, hint: str) -> str:
+    """The configuration with the line of a hint below the header that the hint names."""
+    found = re.fullmatch(r"Paste below (\[.*\]) in laminar\.toml: (.*)", hint)
+    assert found is not None, hint
+    lines = "\n".join(found.groups()) + "\n"
+    return toml.replace(f"{found[1]}\n", lines) if f"{found[1]}\n" in toml else toml + lines
+
+
+@pytest.mark.parametrize("toml", NO_BROKERS)
+def test_a_route_without_brokers_says_the_line_to_paste_and_where(toml: str) -> None:
+    with pytest.raises(LaminarError, match="LMR0310") as refused:
+        query(DECLARED + VIEW, toml)
+    side = query(DECLARED + VIEW, pasted(toml, str(refused.value.hint))).side_output
+    assert {sink.options["brokers"] for sink in side.sinks} == {"host:9092"}
+
+
+@pytest.mark.parametrize("toml", [re.sub("dlq_kafka|kafka:late", "reinject", toml) for toml in NO_BROKERS])
+def test_a_route_without_a_directory_says_the_line_to_paste_and_where(toml: str) -> None:
+    with pytest.raises(LaminarError, match="LMR0310") as refused:
+        query(DECLARED + VIEW, toml)
+    found = query(DECLARED + VIEW, pasted(toml, str(refused.value.hint))).side_output
+    assert {sink.options["path"] for sink in found.sinks} == {"landing/again"}
+
+
+def test_a_route_of_the_sql_says_the_option_to_add() -> None:
+    view = f"{PER_MINUTE} WITH (side_output.late = 'kafka:late');"
+    with pytest.raises(LaminarError, match="LMR0310") as refused:
+        query(DECLARED + view)
+    assert refused.value.hint == "Add side_output.brokers = 'host:9092' to WITH (…)."
+
+
+def test_the_table_of_the_document_takes_all_that_is_said_of_routes() -> None:
+    bounds = "on_saturation = 'fail'\nroute_max_rows = 10\nroute_max_bytes = 1000\nroute_timeout = '2 seconds'\n"
+    side = query(DECLARED + VIEW, TRANSFORMS + BROKERS + bounds).side_output
+    assert {sink.saturation for sink in side.sinks} == {Saturation("fail", 10, 1000, 2 * SECOND)}
+    shared = {name for name in DOCUMENTED if name.startswith("side_output.") and DOCUMENTED[name][0]}
+    assert shared <= set(NAMES.values())
 
 
 def test_transforms_are_defaults_that_a_view_overrules() -> None:
