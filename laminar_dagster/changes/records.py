@@ -55,12 +55,19 @@ def _record(data: T, timestamp: int | None, operation: CdcOperation) -> Changelo
 def records(rows: pa.RecordBatch | pa.Table) -> Iterator[ChangelogRecord[Mapping[str, Any]]]:
     """The rows of a changelog as records, their times in microseconds since 1970 UTC.
 
-    What `diff` gives has no event time; the timestamps of its records are None.
+    What `diff` and `consolidate` give has no event time; the timestamps of such records are None. What `consolidate`
+    gives has no operations either: a row that comes is an insertion, one that goes a deletion, of `weight` copies.
     """
     names = data_columns(rows.schema.names)
     for row in rows.to_pylist():
         data = {name: row[name] for name in names}
-        yield ChangelogRecord(data, row[WEIGHT], _micros(row.get(EVENT_TIME)), CdcOperation(row[OP]))
+        yield ChangelogRecord(data, row[WEIGHT], _micros(row.get(EVENT_TIME)), _operation(row))
+
+
+def _operation(row: Mapping[str, Any]) -> CdcOperation:
+    if OP in row:
+        return CdcOperation(row[OP])
+    return CdcOperation.INSERT if row[WEIGHT] > 0 else CdcOperation.DELETE
 
 
 def _micros(moment: datetime | None) -> int | None:

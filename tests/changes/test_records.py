@@ -4,7 +4,7 @@ import math
 
 import pyarrow as pa
 
-from laminar_dagster.changes import CdcOperation, ChangelogRecord, LateDataRetraction, diff, records
+from laminar_dagster.changes import CdcOperation, ChangelogRecord, LateDataRetraction, consolidate, diff, records
 from state_store.changelog import changelog_schema
 from tests.changes.changelogs import DATA, NOON, changelog_rows, inside, update
 
@@ -61,6 +61,15 @@ def test_switched_off_it_remembers_nothing() -> None:
     assert generator.check_retraction("w", 1) is None
     assert generator.check_retraction("w", 2) is None
     assert (len(generator), generator.emitted) == (0, 0)
+
+
+def test_a_consolidated_changelog_becomes_records_by_its_weights() -> None:
+    rows = pa.table({"k": ["a", "b", "b", "c"], "_op": ["-D", "+I", "+I", "+I"], "_weight": [-1, 1, 1, 0]})
+    found = [(r.data, r.weight, r.timestamp, r.operation) for r in records(consolidate(rows))]
+    assert found == [
+        ({"k": "a"}, -1, None, CdcOperation.DELETE),
+        ({"k": "b"}, 2, None, CdcOperation.INSERT),
+    ]
 
 
 def test_a_difference_becomes_records_without_a_time() -> None:
