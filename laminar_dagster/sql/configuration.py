@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from laminar_dagster.errors import LaminarError, did_you_mean
+from laminar_dagster.errors import LaminarError, Span, did_you_mean
 from laminar_dagster.sql import options as o
 from laminar_dagster.sql.clauses import OptionValue
 from laminar_dagster.sql.statements import Script, SourceStatement, ViewStatement
@@ -152,14 +152,22 @@ def _of_transforms(found: Places, body: Any, defaults: Options) -> Options:
         written[name] = (full, value)
     options, unknown = translated((name, value) for name, (_, value) in written.items())
     if unknown is not None:
-        raise LaminarError(
-            "LMR0301", f'unknown option "{unknown}" for [{".".join(TABLE)}]', where=found.of(written[unknown][0])[0],
-            hint=did_you_mean(unknown, NAMES),
-        )  # fmt: skip
+        raise _unknown_name(unknown, found.of(written[unknown][0])[0])
     label = f"[{'.'.join(TABLE)}] in {found.file}"
     for name, (said, _) in options.items():
         _require_new(name not in defaults, found, written[said][0], f'"{said}" of {label}, "{name}" of [{DEFAULTS}],')
     return {name: _value(found, written[said][0], value, label) for name, (said, value) in options.items()}
+
+
+def _unknown_name(unknown: str, where: Span) -> LaminarError:
+    """With the nearest name, as it is written below the header that the unknown one stands below."""
+    own = where.text[where.start : where.end].lower()
+    above = unknown.removesuffix(own) if unknown.endswith(own) else ""
+    known = [name.removeprefix(above) for name in NAMES if name.startswith(above)]
+    return LaminarError(
+        "LMR0301", f'unknown option "{unknown}" for [{".".join(TABLE)}]', where=where,
+        hint=did_you_mean(unknown.removeprefix(above * 2).removeprefix(above), known),
+    )  # fmt: skip
 
 
 def _by_name(found: Places, table: str, body: Any) -> dict[str, Options]:

@@ -340,6 +340,22 @@ def test_the_table_of_the_document_takes_all_that_is_said_of_routes() -> None:
     assert shared <= set(NAMES.values())
 
 
+@pytest.mark.parametrize(
+    ("toml", "meant"),
+    [
+        ("[transforms.sql.side_output]\nside_output.brokers = 'b:9092'", "brokers"),
+        ("[transforms.sql.side_output]\non_saturaton = 'drop'", "on_saturation"),
+        ("[transforms.sql.side_output]\nlate = 'table'", "late.sink"),
+        ("[transforms.sql.side_output.late]\nsnk = 'table'", "sink"),
+        ("[transforms.sql]\nside_output.broker = 'b:9092'", "side_output.brokers"),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_told_as_its_table_takes_it(toml: str, meant: str) -> None:
+    with pytest.raises(LaminarError, match="LMR0301") as refused:
+        configuration(toml)
+    assert refused.value.hint == f'Did you mean "{meant}"?'
+
+
 def test_transforms_are_defaults_that_a_view_overrules() -> None:
     toml = "[transforms.sql]\nevent_time_field = 'sold_at'\nwatermark_lag = '7 seconds'\nallowed_lateness = '1 minute'"
     found = query(SOURCE + VIEW, toml)
