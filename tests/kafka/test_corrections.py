@@ -47,3 +47,20 @@ def test_messages_of_many_epochs_are_read_once_more_until_they_expire(
         again()
     assert f"{topic}, partition 1: offsets 0 to 0" in str(refused.value)
     assert view.closed() == {(0, "a"): (3, 7), (0, "b"): (3, 7)}
+
+
+def test_messages_of_a_topic_that_was_created_again_correct_nothing(
+    kafka_broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = kafka_broker.create("corrected-again")
+    view = topic_view(tmp_path, kafka_broker, topic)
+    kafka_broker.produce(topic, *rows(0, ("a", 1, 1), ("z", 0, FAR)))
+    view.run(spark)
+    kafka_broker.delete(topic)
+    kafka_broker.create(topic)
+    kafka_broker.produce(topic, *rows(0, ("a", 100, 1), ("a", 200, 2), ("z", 0, FAR)))
+    noon = from_datetime(NOON)
+    before = view.store.commit()
+    with pytest.raises(LaminarError, match="LMR0633"):
+        backfill(view.plan, spark, project=view.root, data=view.root / "data", ranges=[(noon, noon + 10 * SECOND)])
+    assert view.store.commit() == before

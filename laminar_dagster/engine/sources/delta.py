@@ -216,7 +216,6 @@ class DeltaConnector:
         """What was taken must still be this table's, and mean the same, before any of it is read again."""
         table = self._table()
         self._require_same(table, position)
-        self._checked(table)
         self._require_all_columns(table, commits)
         for commit in commits:
             self._require_identity(int(commit.id), commit.identity)
@@ -232,7 +231,7 @@ class DeltaConnector:
         return Columns(table, self.fields())
 
     def _require_all_columns(self, table: DeltaTable, commits: Sequence[SourceCommit]) -> None:
-        columns = Columns(table, self.fields())
+        columns = self._checked(table)
         for commit in commits:
             self._require_columns(commit, columns.changed_since(dict(commit.columns)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,59 @@ def test_partition_columns_come_from_the_log_also_with_odd_values(either_spark: 
     view.run(either_spark)
     assert view.closed() == {(20 * i, key): (1, 1) for i, key in enumerate(keys)}
     assert view.counts() == {"rows_in": 7, "aggregated": 6, "filtered": 0, "late": 1, "error": 0}
+
+
+BYTES = (b"\x01\x02", b"abc", b"a'\\b", "\u00fc".encode(), b"\\", b"${env:HOME}", None)
+
+
+def of_bytes(root: Path, changes: str | None = None) -> View:
+    """Each key is the text of bytes, in hexadecimal."""
+    select = """CREATE MATERIALIZED VIEW out AS SELECT p, COUNT(*) AS n FROM ev GROUP BY p EMIT CHANGES;"""
+    options = {} if changes is None else {"changes": changes}
+    return View(root, source(columns=f"p BINARY, {COLUMNS}", connector="delta", path="events", **options) + select)
+
+
+@pytest.mark.parametrize("kind", ["versions", "snapshot", "cdf"])
+def test_bytes_that_partition_a_table_written_by_spark_are_what_spark_reads(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    table = f"delta.`{tmp_path}/events`"
+    spark.sql(f"CREATE TABLE {table} (k STRING, v BIGINT, ts TIMESTAMP, p BINARY) USING delta PARTITIONED BY (p) "
+              "TBLPROPERTIES (delta.enableChangeDataFeed = true)")  # fmt: skip
+    values = ", ".join(f"('a', 1L, TIMESTAMP '{at(0).isoformat()}', {_hex(p)})" for p in BYTES)
+    spark.sql(f"INSERT INTO {table} VALUES {values}")
+    if kind == "snapshot":
+        spark.sql(f"INSERT INTO {table} VALUES ('gone', 1, NULL, NULL)")
+        spark.sql(f"DELETE FROM {table} WHERE k = 'gone'")
+    assert Counter(bytes(row.p) if row.p is not None else None for row in spark.table(table).collect()) == Counter(
+        BYTES
+    )
+    assert _bytes_taken(spark, tmp_path, "cdf" if kind == "cdf" else None) == Counter(BYTES)
+
+
+def _hex(value: bytes | None) -> str:
+    return "NULL" if value is None else f"X'{value.hex()}'"
+
+
+def _bytes_taken(spark: SparkSession, root: Path, changes: str | None = None) -> Counter[bytes | None]:
+    view = of_bytes(root, changes)
+    view.run(spark)
+    return Counter({row["p"]: row["n"] for row in view.store.read("output").to_pylist()})
+
+
+@pytest.mark.parametrize("begins", ["versions", "snapshot"])
+def test_bytes_that_partition_a_table_written_by_deltalake_are_not_their_escapes(
+    spark: SparkSession, tmp_path: Path, begins: str
+) -> None:
+    values = [*BYTES, b"\x80\xff", b"\x00"]
+    table = pa.table({"p": pa.array(values, pa.binary())})
+    given = rows(*(("a", 1, 0) for _ in values)).append_column("p", table.column("p"))
+    write_deltalake(str(tmp_path / "events"), given, partition_by=["p"])
+    if begins == "snapshot":
+        append_gone = rows(("gone", 1, 0)).append_column("p", pa.array([b"x"], pa.binary()))
+        write_deltalake(str(tmp_path / "events"), append_gone, mode="append")
+        DeltaTable(str(tmp_path / "events")).delete("k = 'gone'")
+    assert _bytes_taken(spark, tmp_path) == Counter(values)
 
 
 def test_a_table_partitioned_by_a_date_written_by_spark_is_read(spark: SparkSession, tmp_path: Path) -> None:
