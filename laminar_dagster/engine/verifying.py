@@ -238,8 +238,9 @@ def _output(reader: StoreReader) -> str | None:
 def _only_in(db: DuckDBPyConnection, query: Query, one: str, other: str) -> Difference:
     """Rows of a table that the other has not, or not as often; sums of floats may differ in their last digits."""
     columns = _columns(query)
-    rest = f"(SELECT {columns} FROM {{}} EXCEPT ALL SELECT {columns} FROM {{}})"
-    mine, others = rest.format(one, other), rest.format(other, one)
+    mine, others = (
+        f"(SELECT {columns} FROM {a} EXCEPT ALL SELECT {columns} FROM {b})" for a, b in ((one, other), (other, one))
+    )
     near = " AND ".join(_near(quoted(named.name), named.type.is_float) for named in query.output)
     has_floats = any(named.type.is_float for named in query.output)
     where = f"WHERE NOT EXISTS (SELECT 1 FROM {others} b WHERE {near})" if has_floats else ""

@@ -15,6 +15,7 @@ from laminar_dagster.engine.sources import delta_errors as errors
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile
 from laminar_dagster.engine.sources.delta import DeltaConnector
 from laminar_dagster.engine.sources.delta_columns import Columns
+from laminar_dagster.engine.sources.delta_log import actions_of
 from laminar_dagster.engine.sources.delta_schema import is_mapped
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.paths import file_url
@@ -61,7 +62,7 @@ class DeltaChangesConnector(DeltaConnector):
         if version is None:
             raise errors.log_cleaned(self.source, self.path, number)
         entry = self.log.file(number)
-        rows = _rows_changed(entry.read_text(encoding="utf-8"))
+        rows = _rows_changed(entry.read_bytes())
         files = () if rows is None else (SourceFile(str(entry), entry.stat().st_size, rows),)
         return SourceCommit(self.source.name, str(number), version.at, files, identity=version.identity)
 
@@ -104,19 +105,19 @@ class DeltaChangesConnector(DeltaConnector):
 
     def _read_for(self, entry: Path) -> list[SourceFile]:
         """The files that tell what a version changed: its change files, or else what it added and removed."""
-        changing = _changing(entry.read_text(encoding="utf-8"))
+        changing = _changing(entry.read_bytes())
         told = [change for kind, change in changing if kind == "cdc"]
         return [self.log.source_file(change) for change in told or [change for _, change in changing]]
 
 
-def _changing(entry: str) -> list[tuple[str, dict[str, Any]]]:
+def _changing(entry: bytes) -> list[tuple[str, dict[str, Any]]]:
     """The actions of a version that change rows."""
-    actions = [json.loads(line) for line in entry.splitlines() if line]
+    actions = actions_of(entry)
     found = [(kind, action[kind]) for action in actions for kind in CHANGES if kind in action]
     return [(kind, change) for kind, change in found if change.get("dataChange", True) or kind == "cdc"]
 
 
-def _rows_changed(entry: str) -> int | None:
+def _rows_changed(entry: bytes) -> int | None:
     """About how many rows a version changes; None where it changes none."""
     changing = _changing(entry)
     if not changing:

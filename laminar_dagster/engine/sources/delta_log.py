@@ -43,7 +43,7 @@ class DeltaLog:
         entry = self.entry(number)
         if entry is None:
             return None
-        actions = [json.loads(line) for line in entry.decode("utf-8").splitlines() if line]
+        actions = actions_of(entry)
         adds = _changes(actions, "add")
         rewrites = bool(_changes(actions, "remove")) or any(add.get("deletionVector") for add in adds)
         times = [int(action["commitInfo"].get("timestamp", 0)) for action in actions if "commitInfo" in action]
@@ -72,6 +72,11 @@ class DeltaLog:
             return False
         versions = (self.version(number) for number in range(current + 1))
         return all(v is not None and not v.rewrites and not missing(v.files) for v in versions)
+
+
+def actions_of(entry: bytes) -> list[dict[str, Any]]:
+    """One on each line. U+2028 in a name or a value ends no line, as it would for `splitlines`."""
+    return [json.loads(line) for line in entry.split(b"\n") if line.strip()]
 
 
 def _identity(entry: bytes) -> str:
