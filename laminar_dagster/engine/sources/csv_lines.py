@@ -1,16 +1,24 @@
-"""CSV as rows: one line, one row. Columns are found by the header's names, or by position where there is none."""
+"""CSV as rows (RFC 4180). Columns are found by the header's names, or by position where there is none.
+
+Files whose rows are lines, which is what an even number of quotes in each line says, are Spark's to read; of others the
+rows are found first (csv_copies.py). From there on both are alike.
+"""
 
 from __future__ import annotations
 
 import csv
+import io
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.session import functions_of
-from laminar_dagster.engine.sources.commits import open_text
+from laminar_dagster.engine.sources.csv_copies import VALUE, Copies, opened
+from laminar_dagster.engine.sources.csv_records import Rows
 from laminar_dagster.engine.sources.parquet import FILE
+from laminar_dagster.engine.sources.paths import exactly
 from laminar_dagster.engine.sources.text_lines import (
     DETAIL,
     FAULT,
@@ -18,6 +26,7 @@ from laminar_dagster.engine.sources.text_lines import (
     RAW,
     TEXT,
     TYPE_MISMATCH,
+    as_texts,
     mismatches,
     read_lines,
     text_sql,
@@ -51,6 +60,9 @@ class Dialect:
             options.get("null_value", ""),
         )
 
+    def rows(self, fields: int | None) -> Rows:
+        return Rows(self.delimiter, self.quote, fields)
+
     def parser_options(self) -> dict[str, str]:
         return {
             "mode": "PERMISSIVE",
@@ -60,44 +72,52 @@ class Dialect:
             "escape": self.quote,
             "nullValue": self.null_value,
             "maxColumns": str(MOST_FIELDS + 2),
+            # Line ends in values stay as they are.
+            "multiLine": "true",
         }
 
 
-def csv_frame(spark: SparkSession, fields: Sequence[Field], paths: Sequence[str], dialect: Dialect) -> DataFrame:
-    """Files with the same header line are read together."""
-    by_header: dict[str | None, list[str]] = defaultdict(list)
+def csv_frame(
+    spark: SparkSession, fields: Sequence[Field], paths: Sequence[str], dialect: Dialect, copies: Copies
+) -> DataFrame:
+    """Files with the same header are read together."""
+    alike: dict[tuple[str | None, bool], list[str]] = defaultdict(list)
     for path in paths:
-        by_header[_first_line(path) if dialect.header else None].append(path)
-    parts = [_part(spark, fields, group, header, dialect) for header, group in by_header.items()]
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.unionByName(part)
-    return whole
+        alike[_header(path, dialect) if dialect.header else None, _spans_lines(path, dialect)].append(path)
+    parts: list[DataFrame] = []
+    for (header, spans_lines), group in alike.items():
+        columns = _columns(fields, header, dialect)
+        texts = _copied(spark, group, dialect.rows(len(columns)), copies) if spans_lines else read_lines(spark, group)
+        if header is not None:
+            texts = texts.filter(f"{TEXT} <> {text_sql(header)}")
+        parts.append(_part(spark, fields, texts, columns, dialect))
+    return reduce(lambda whole, part: whole.unionByName(part), parts)
 
 
-def _first_line(path: str) -> str:
-    """The header line: the first one that is not blank, as Spark splits lines."""
-    with open_text(path) as handle:
-        for line in _lines(handle.readline().decode("utf-8-sig", errors="replace"), handle):
-            if line.strip(" \t"):
-                return line
+def _header(path: str, dialect: Dialect) -> str:
+    """The header: the first row that is not blank."""
+    with opened(path) as text:
+        for row in dialect.rows(None).read(text):
+            if row.strip(" \t"):
+                return row.encode(errors="surrogateescape").decode(errors="replace").lstrip("\ufeff")
     return ""
 
 
-def _lines(first: str, rest: Iterator[bytes]) -> Iterator[str]:
-    yield from first.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    for line in rest:
-        yield from line.decode("utf-8", errors="replace").replace("\r", "\n").split("\n")
+def _spans_lines(path: str, dialect: Dialect) -> bool:
+    with opened(path) as text:
+        return dialect.rows(None).may_span_lines(text)
+
+
+def _copied(spark: SparkSession, paths: Sequence[str], rows: Rows, copies: Copies) -> DataFrame:
+    found = [copies.of(path, rows) for path in paths]
+    frame = spark.read.schema(f"{VALUE} BINARY, {FILE} STRING").parquet(*exactly(found))
+    return as_texts(frame.selectExpr(f"CAST({VALUE} AS STRING) AS {VALUE}", FILE))
 
 
 def _part(
-    spark: SparkSession, fields: Sequence[Field], paths: Sequence[str], header: str | None, dialect: Dialect
+    spark: SparkSession, fields: Sequence[Field], texts: DataFrame, columns: Sequence[str | None], dialect: Dialect
 ) -> DataFrame:
-    lines = read_lines(spark, paths)
-    if header is not None:
-        lines = lines.filter(f"{TEXT} <> {text_sql(header)}")
-    columns = _columns(fields, header, dialect)
-    parsed = lines.withColumn("_j", _parse(spark, columns, dialect))
+    parsed = texts.withColumn("_j", _parse(spark, columns, dialect))
     text_of = {name: f"_j._c{i}" for i, name in enumerate(columns) if name is not None}
     values = [f"{_value(field, text_of)} AS {quoted(field.name)}" for field in fields]
     problem = _problem(len(columns), dialect)
@@ -119,7 +139,7 @@ def _columns(fields: Sequence[Field], header: str | None, dialect: Dialect) -> l
     if not header:
         return [field.name for field in fields]
     declared = {field.name.lower(): field.name for field in fields}
-    names = next(csv.reader([header], delimiter=dialect.delimiter, quotechar=dialect.quote))
+    names = next(csv.reader(io.StringIO(header, newline=""), delimiter=dialect.delimiter, quotechar=dialect.quote))
     return [declared.pop(name.strip().lower(), None) for name in names]
 
 

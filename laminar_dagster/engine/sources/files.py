@@ -1,15 +1,18 @@
-"""A directory of JSON lines, CSV or Parquet files: each file is a commit, in the order in which it was first seen."""
+"""A directory of JSON lines, CSV or Parquet files: each file is a commit, in the order in which it was first taken."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laminar_dagster.engine.sources.commits import COMPRESSED, Limit, SourceCommit, SourceFile, unreadable
+from laminar_dagster.engine.sources.csv_copies import Copies
 from laminar_dagster.engine.sources.csv_lines import Dialect, csv_frame
 from laminar_dagster.engine.sources.footers import Footers
 from laminar_dagster.engine.sources.json_lines import json_frame
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 SUFFIXES = {"json": (".json", ".jsonl", ".ndjson"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}
 UNREADABLE = (".zip", ".zst", ".xz", ".7z", ".lz4", ".snappy", ".br", ".z")
+BY_NAME = "name"
+FEWEST_TO_DOUBT = 3
 
 
 class FilesConnector:
@@ -31,8 +36,9 @@ class FilesConnector:
 
     keeps_ledger = True
 
-    def __init__(self, source: Source, root: Path) -> None:
+    def __init__(self, source: Source, root: Path, data: Path | None = None) -> None:
         self.source = source
+        self._copies = Copies(data)
         self.path = located(root, source.options["path"])
         self.format = source.options["format"]
         unfit = [field for field in source.columns if not can_be_text(field.type)]
@@ -62,7 +68,7 @@ class FilesConnector:
         return path.relative_to(self.path).as_posix()
 
     def _new(self, seen: dict[str, int]) -> list[tuple[Path, int, int]]:
-        """Files not taken yet, oldest first by modification time, then by name; the order is recorded when taken."""
+        """Files not taken yet, in the order of the source, each with a time that never falls; recorded when taken."""
         if not self.path.is_dir():
             raise LaminarError(
                 "LMR0602",
@@ -85,7 +91,30 @@ class FilesConnector:
                 listed.append((status.st_mtime_ns, name, Path(entry.path), status.st_size))
             elif seen[name] != status.st_size:
                 raise self._changed(name, seen[name], status.st_size)
-        return [(path, size, at // 1_000_000) for at, _, path, size in sorted(listed)]
+        return self._in_order(listed)
+
+    def _in_order(self, listed: list[tuple[int, str, Path, int]]) -> list[tuple[Path, int, int]]:
+        """By name, or by modification time and then by name.
+
+        By name, a file counts among the commits of other sources as if it were as old as the newest before it.
+        """
+        if self.source.options.get("order") != BY_NAME:
+            return [(path, size, at // 1_000_000) for at, _, path, size in sorted(listed)]
+        by_name = sorted(listed, key=lambda found: found[1])
+        times = accumulate((at for at, *_ in by_name), max)
+        return [(path, size, at // 1_000_000) for at, (_, _, path, size) in zip(times, by_name, strict=True)]
+
+    def caution(self) -> str | None:
+        """Before a first build: modification times that cannot be the order in which the files came."""
+        if self.source.options.get("order") == BY_NAME:
+            return None
+        files = [(path.stat().st_mtime_ns, self._name(path)) for path in self.listed()]
+        doubt = _doubt(sorted(files))
+        return doubt and (
+            f'the {len(files)} files of source "{self.source.name}" are taken by modification time, and these times '
+            f"{doubt}: a copy does not keep them, and rows of a file taken too late are late. "
+            "If the names tell the order, say order = 'name' in CREATE SOURCE, and build the view anew."
+        )
 
     def listed(self) -> Iterator[Path]:
         """The source's files, in no order."""
@@ -150,4 +179,19 @@ class FilesConnector:
         paths = [file.path for commit in commits for file in commit.files]
         if self.format == "json":
             return json_frame(spark, self.fields(), paths)
-        return csv_frame(spark, self.fields(), paths, Dialect.from_options(self.source.options))
+        return csv_frame(spark, self.fields(), paths, Dialect.from_options(self.source.options), self._copies)
+
+
+def _doubt(files: Sequence[tuple[int, str]]) -> str | None:
+    """What is odd about modification times, oldest first, each with the file's name.
+
+    Names that differ in digits alone (numbers, dates) should rise; any others should not all fall.
+    """
+    if len(files) < FEWEST_TO_DOUBT:
+        return None
+    if files[0][0] == files[-1][0]:
+        return "are all alike"
+    names = [name for _, name in files]
+    numbered = len({re.sub(r"\d", "0", name) for name in names}) == 1
+    falls = [later < earlier for earlier, later in pairwise(names)]
+    return "run against their names" if (any(falls) if numbered else all(falls)) else None

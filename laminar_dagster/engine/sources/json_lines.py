@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ OPTIONS = {
     "allowNonNumericNumbers": "false",
     "locale": "de-CH",
 }
+# Made anew in each process: whoever writes a text cannot have it in there.
+_MARK = f"_{secrets.token_hex(16)}"
 
 
 def json_frame(spark: SparkSession, fields: Sequence[Field], paths: Sequence[str]) -> DataFrame:
@@ -44,12 +47,12 @@ def json_rows(
 ) -> DataFrame:
     """Rows of texts as `read_lines` gives them; `carried` are columns that stay as they are.
 
-    The parser stops at the end of the first value, so `{…}{…}` and `{…} junk` would pass.
-
-    Each text is therefore parsed inside an object of our own, and only a whole one leaves `_end` readable. Texts
-    that fail are parsed once more as text alone, which tells a type that does not fit from bad syntax.
+    The parser stops at the end of the first value, so `{…}{…}` and `{…} junk` would pass. Each text is therefore
+    parsed as the first of two elements of an array, behind which stands a mark that no text can foresee. A text that
+    is more or less than one value shifts the mark, or leaves it out. Texts that fail are parsed once more as text
+    alone, which tells a type that does not fit from bad syntax.
     """
-    whole = "concat('{\"_row\":', " + TEXT + ", ',\"_end\":0}')"
+    whole = f"""concat('{{"{_MARK}":[', {TEXT}, ',{{"{_MARK}":0}}]}}')"""
     parsed = texts.selectExpr("*", f"{whole} AS _whole").withColumn(
         "_j", _parse(spark, [f"{quoted(f.name)}: {json_type(f.type)}" for f in fields])
     )
@@ -69,7 +72,7 @@ def json_rows(
 
 def _parse(spark: SparkSession, columns: Sequence[str]) -> Column:
     f = functions_of(spark)
-    ddl = f"_row STRUCT<{', '.join(columns)}>, _end INT, _corrupt STRING"
+    ddl = f"{_MARK} ARRAY<STRUCT<{', '.join([*columns, f'{_MARK}: INT'])}>>, _corrupt STRING"
     parsed: Column = f.from_json(f.col("_whole"), ddl, OPTIONS)
     return parsed
 
@@ -81,11 +84,13 @@ def _texts(spark: SparkSession, fields: Sequence[Field]) -> Column:
 
 
 def _inside(parsed: str, field: Field) -> str:
-    return f"{parsed}._row.{quoted(field.name)}"
+    return f"{parsed}.{_MARK}[0].{quoted(field.name)}"
 
 
 def _unreadable(parsed: str) -> str:
-    return f"({parsed}._corrupt IS NOT NULL OR {parsed}._end IS NULL OR {parsed}._row IS NULL)"
+    pair = f"{parsed}.{_MARK}"
+    whole = f"size({pair}) = 2 AND {pair}[0] IS NOT NULL AND {pair}[1].{_MARK} IS NOT NULL"
+    return f"({parsed}._corrupt IS NOT NULL OR NOT coalesce({whole}, false))"
 
 
 def _unfit(field: Field) -> str:

@@ -16,7 +16,6 @@ from laminar_dagster.semantics.query import VIEW_CONNECTOR, Source
 
 CONNECTORS: dict[str, Callable[[Source, Path], Connector]] = {
     "delta": DeltaConnector,
-    "files": FilesConnector,
     "kafka": KafkaConnector,
     "memory": MemoryConnector,
 }
@@ -26,6 +25,8 @@ def connect(source: Source, root: Path, data: Path) -> Connector:
     """The connector of a source; relative paths are below `root`, other views' stores below `data`."""
     if source.connector == VIEW_CONNECTOR:
         return ViewConnector(source, root, data)
+    if source.connector == "files":
+        return FilesConnector(source, root, data)
     if source.connector == "delta" and source.takes_retractions:
         return DeltaChangesConnector(source, root)
     return CONNECTORS[source.connector](source, root)

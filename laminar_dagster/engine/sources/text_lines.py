@@ -27,16 +27,21 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 def read_lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """The lines that are not blank: `_raw` as it goes to the side output, `_text` as it is parsed, `_broken`.
+    """The lines of files that are not blank, as `as_texts` has them."""
+    lines = spark.read.options(**file_system(paths)).text(exactly(paths))
+    return as_texts(lines.selectExpr("value", f"_metadata.file_path AS {FILE}"))
+
+
+def as_texts(lines: DataFrame) -> DataFrame:
+    """What is not blank: `_raw` as it goes to the side output, `_text` as it is parsed, `_broken`.
 
     `_broken` marks bytes that are not UTF-8: parsers put a replacement character in their place and go on.
     """
-    lines = spark.read.options(**file_system(paths)).text(exactly(paths)).filter("value RLIKE '[^ \\\\t]'")
-    return lines.selectExpr(
+    return lines.filter("value RLIKE '[^ \\\\t]'").selectExpr(
         f"make_valid_utf8(value) AS {RAW}",
         f"trim(LEADING '{_BYTE_ORDER_MARK}' FROM make_valid_utf8(value)) AS {TEXT}",
         "NOT is_valid_utf8(value) AS _broken",
-        f"_metadata.file_path AS {FILE}",
+        FILE,
     )
 
 

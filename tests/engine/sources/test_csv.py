@@ -115,3 +115,42 @@ def test_a_late_row_is_set_aside_as_its_line_was_written(spark: SparkSession, tm
     write(tmp_path, "2.csv", f'v,k,ts\n1,"a,b",{T}\n', mtime=2)
     view.run(spark)
     assert view.faults() == {f'1,"a,b",{T}': "allowed_lateness_exceeded"}
+
+
+def test_a_value_in_quotes_may_go_over_lines(either_spark: SparkSession, tmp_path: Path) -> None:
+    view = files_view(tmp_path, "csv")
+    middle = f"b,2,{T}"
+    write(tmp_path, "1.csv", f'k,v,ts\n"a\n{middle}\nc",1,{T}\nb,2,{T}\n', mtime=1)
+    write(
+        tmp_path, "2.csv", f'\ufeff"the\r\nkey", k ,v,ts\r\n,"x\r\n\r\n""y""\rz",1,"{T}"\r\n\r\n,b,1,{T}\r\n', mtime=2
+    )
+    write(tmp_path, "3.csv.gz", gzip.compress(f'k,v,ts\r"\n",1,{T}\r"",1,{T}\r{END}'.encode()), mtime=3)
+    view.run(either_spark)
+    assert view.closed() == {
+        (0, f"a\n{middle}\nc"): (1, 1), (0, "b"): (2, 3), (0, 'x\r\n\r\n"y"\rz'): (1, 1), (0, "\n"): (1, 1),
+        (0, None): (1, 1),
+    }  # fmt: skip
+    assert view.counts()["rows_in"] == 7
+    assert list((tmp_path / "data" / ".csv").iterdir()) == []
+
+
+@pytest.mark.parametrize("header", ["true", "false"])
+def test_a_broken_row_over_lines_is_set_aside_with_its_text_and_takes_no_other_along(
+    spark: SparkSession, tmp_path: Path, header: str
+) -> None:
+    view = files_view(tmp_path, "csv", header=header)
+    few, open_, mistyped, timeless = f'"x\ny\nz",{T}', f'"open,1,{T}', f'"x\ny",one,{T}', '"x\ny",1,'
+    broken = '"caf\udce9\n",1,' + T
+    good = [f'"x\ny",1,{T}', f"b,2,{T}", f'"c",3,{T}']
+    lines = [*(["k,v,ts"] if header == "true" else []), few, good[0], open_, good[1], mistyped, good[2], timeless]
+    lines += [broken, END, '"never closed', f"b,4,{T}"]
+    write(tmp_path, "1.csv", "\n".join(lines).encode(errors="surrogateescape"))
+    view.run(spark)
+    assert view.faults() == {
+        few: "malformed_record", open_: "malformed_record", mistyped: "type_mismatch", timeless: "null_event_time",
+        broken.replace("\udce9", "\ufffd"): "malformed_record", '"never closed': "malformed_record",
+    }  # fmt: skip
+    assert view.closed() == {(0, "x\ny"): (1, 1), (0, "b"): (2, 6), (0, "c"): (1, 3)}
+    assert view.counts()["rows_in"] == 11
+    details = {entry["original_event"]: entry["error_detail"] for entry in view.aside()}
+    assert [details[open_], details['"never closed']] == ["a quote is not closed"] * 2

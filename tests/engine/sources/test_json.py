@@ -64,6 +64,20 @@ MALFORMED = [
     '{"x":007,' + TS + "}",
     '{"k":"tab\there",' + TS + "}",
     '{"deep":' + "[" * 2000 + "]" * 2000 + "," + TS + "}",
+    # Text that is JSON only inside of something else, whatever the parser is given around it.
+    '{"k":"twice",' + TS + '},"_row":{"k":"twice",' + TS + "}",
+    '{"k":"member",' + TS + '},"junk":1',
+    '{"k":"end",' + TS + '},"_end":0}',
+    '{"k":"end",' + TS + '},"_end":0} and more',
+    '{"k":"comma",' + TS + "},",
+    '{"k":"row, row",' + TS + '},{"k":"row, row",' + TS + "}",
+    '{"k":"row, end",' + TS + "},{}]}",
+    '{"k":"array",' + TS + "}]",
+    '{"k":"array",' + TS + '}],"junk":[1',
+    '{"k":"array",' + TS + '}],[{"k":"array",' + TS + "}",
+    '],[{"k":"array",' + TS + "}",
+    ',{"k":"comma",' + TS + "}",
+    'null,{"k":"null",' + TS + "}",
 ]
 MISMATCHED = [
     '{"n":"abc",' + TS + "}",
@@ -98,6 +112,7 @@ MISMATCHED = [
     '{"ts":1767268800}',
     '{"ts":1767268800.5}',
     '{"ts":"2026-01-01T12:00:00 Europe/Paris"}',
+    '{"n":"bad","k":"kept",' + TS + "}",
 ]
 WITHOUT_TIME = ['{"k":"no time"}', '{"k":"null time","ts":null}', "{}"]
 GOOD = [
