@@ -92,6 +92,8 @@ def run_with_progress(
         open_view(plan, session, project=project.root, data=project.data, options=options) as view,
         _bar(console, plan.query.view, view.backlog()) as advance,
     ):
+        for caution in view.cautions():
+            typer.echo(f"warning: {plan.query.view}: {caution}", err=True)
         return view.drain(advance), view.deliveries.delivered
 
 

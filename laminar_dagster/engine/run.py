@@ -31,6 +31,7 @@ from laminar_dagster.engine.side_output import pinned_options
 from laminar_dagster.engine.sinks.delivering import Deliveries
 from laminar_dagster.engine.sinks.targets import Surroundings
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, require_files, require_readable
+from laminar_dagster.engine.sources.files import FilesConnector
 from laminar_dagster.engine.sources.kafka import KafkaConnector
 from laminar_dagster.engine.sources.reading_again import require_as_taken
 from laminar_dagster.engine.sources.registry import connect
@@ -131,6 +132,13 @@ class ViewRun:
         """How many source commits wait, about."""
         connectors = self.runtime.connectors.items()
         return sum(connector.backlog(self.runtime.positions.get(name)) for name, connector in connectors)
+
+    def cautions(self) -> list[str]:
+        """What to know before a first build, of sources that are there."""
+        if self.last is not None or self.unfinished is not None:
+            return []
+        directories = [c for c in self.runtime.connectors.values() if isinstance(c, FilesConnector)]
+        return [caution for directory in directories if (caution := directory.caution()) is not None]
 
     def drain(self, on_epoch: Callable[[CommitRow], None] = lambda _: None) -> list[CommitRow]:
         """Run epochs until there is nothing to do, or as many as the options allow; deliver each to the sinks.

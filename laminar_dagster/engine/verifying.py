@@ -1,7 +1,8 @@
 """Recomputes a view from its retained sources, beside it, and compares the windows that are closed in both.
 
 The recomputation is the view itself, from an empty state. Results do not depend on how rows were cut into epochs, so it
-takes large ones; where they depend on the clock, it does the epochs of the view's log once more, each at its own time.
+takes large ones; where they depend on the clock, or on an order that only the log knows, it does the epochs of the log
+once more, each at its own time.
 Windows that were corrected are computed from all rows that count in them since: late ones too, if they were taken in.
 """
 
@@ -19,7 +20,8 @@ from laminar_dagster.engine.epoch_kinds import BACKFILL, FOLD
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
 from laminar_dagster.engine.late_rows import corrected_ranges
 from laminar_dagster.engine.recomputing import PASSES, shows_hidden
-from laminar_dagster.engine.run import RunOptions, ViewRun, open_view
+from laminar_dagster.engine.run import MAX_ROWS, RunOptions, ViewRun, open_view
+from laminar_dagster.engine.runtime import TOLD
 from laminar_dagster.engine.same_query import require_store_of
 from laminar_dagster.engine.shown import END, START
 from laminar_dagster.errors import LaminarError
@@ -115,7 +117,10 @@ def recomputed(
             (scratch / str(upstream)).symlink_to((data / str(upstream)).absolute())
         with open_view(plan, spark, project=project, data=scratch, options=options) as view:
             view.require_as_taken(log)
-            gone = _replay(view, log) if goes_by_the_clock(plan.query, log) else _run_through(view)
+            if goes_by_the_clock(plan.query, log):
+                gone = _replay(view, log)
+            else:
+                gone = _replay(view, _joined(log)) if _has_directories(plan.query) else _run_through(view)
         yield StoreReader(scratch / plan.query.view), gone
 
 
@@ -127,6 +132,29 @@ def goes_by_the_clock(query: Query, log: Log) -> bool:
     timed = query.null_event_time == FALLBACK or any(e.event_time == PROCESSING_TIME for e in query.inputs)
     guarded = any(bounds is not None and bounds[-1] for _, done in log for bounds in done.taken)
     return shards or idle or timed or guarded
+
+
+def _has_directories(query: Query) -> bool:
+    """Of a directory only the log knows in which order its files were taken, and which of them."""
+    return any(entry.source.connector == "files" for entry in query.inputs)
+
+
+def _joined(log: Log) -> Log:
+    """Epochs made large: where only the order counts, the cut does not."""
+    joined: list[tuple[PlanRow, CommitRow]] = []
+    room = 0
+    for planned, done in log:
+        if planned.epoch_kind in (BACKFILL, FOLD):
+            continue
+        rows = done.counts["rows_in"]
+        if joined and rows <= room and TOLD not in planned.sources:
+            commits = [*joined[-1][0].sources["commits"], *planned.sources["commits"]]
+            joined[-1] = (replace(planned, sources={**planned.sources, "commits": commits}), done)
+            room -= rows
+        else:
+            joined.append((planned, done))
+            room = 0 if TOLD in planned.sources else MAX_ROWS - rows
+    return joined
 
 
 def _run_through(view: ViewRun) -> int:

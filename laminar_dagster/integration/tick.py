@@ -23,6 +23,8 @@ def tick(run: ViewRun) -> Results:
     reporter = Reporter(run)
     commits: list[CommitRow] = []
     with _state_told_anyway(run, reporter, commits), _opened(run) as view:
+        for caution in view.cautions():
+            run.context.log.warning(caution)
         reporter.catch_up()
         run.context.log.info(f"{view.backlog()} source commit(s) wait")
         view.drain(lambda commit: _tell(run, reporter, commits, commit))

@@ -19,6 +19,8 @@ from laminar_dagster.semantics.query import AggregateCall, Input, Ranking
 LENGTH = 16
 REMEDIES = ("on_rewrite", "on_data_loss")
 ADDRESSES = ("brokers", "properties")
+# What is taken next: what was taken, and in which order, stands in the log.
+TURNS = ("order",)
 
 
 def fingerprint(plan: Plan) -> str:
@@ -79,8 +81,8 @@ def _input(entry: Input, read: set[str]) -> dict[str, Any]:
 
 
 def _meaningful(options: Mapping[str, str]) -> dict[str, str]:
-    """Without the options that say what to do about trouble, or by which way to reach the same thing: these change."""
-    return {name: value for name, value in options.items() if name not in (*REMEDIES, *ADDRESSES)}
+    """Without the options that say what to do about trouble, how to reach the same thing, or what to take first."""
+    return {name: value for name, value in options.items() if name not in (*REMEDIES, *ADDRESSES, *TURNS)}
 
 
 def _aggregate(call: AggregateCall) -> list[Any]:

@@ -191,6 +191,7 @@ CONNECTORS: Mapping[str, tuple[Option, ...]] = {
         Option("quote", character, "CSV: what a value is quoted with", only_for="csv"),
         Option("null_value", text, "CSV: the text that means NULL", only_for="csv"),
         Option("pattern", text, "which file names to take, as in '*.json'"),
+        Option("order", one_of("modified", "name"), "which of the new files comes first"),
     ),
     "kafka": (
         Option("brokers", text, "the brokers, as in 'host:9092'", required=True),

@@ -15,6 +15,7 @@ import pytest
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, require_files, require_readable
 from laminar_dagster.engine.sources.files import FilesConnector
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.semantics.expressions import Column
 from laminar_dagster.semantics.query import Field, Source
 from laminar_dagster.semantics.types import BIGINT, STRING, TIMESTAMP, parse_type
@@ -272,3 +273,43 @@ def test_a_file_that_another_user_may_not_read_is_named() -> None:
     assert error.code == "LMR0609"
     assert "in/1.parquet" in str(error.detail)
     assert "Permission denied" in str(error.detail)
+
+
+def test_by_name_files_come_in_the_order_of_their_names_whatever_their_times(tmp_path: Path) -> None:
+    for name, mtime in (("b.json", 30), ("c.json", 20), ("a.json", 10), ("x/a.json", 5), ("d.json", 40)):
+        write(tmp_path, name, "{}", mtime=mtime)
+    commits = new(connector(tmp_path, order="name"))
+    assert ids(commits) == ["a.json", "b.json", "c.json", "d.json", "x/a.json"]
+    assert [commit.order for commit in commits] == [10_000, 30_000, 30_000, 40_000, 40_000]
+
+
+def test_the_order_is_modified_or_name_and_no_part_of_what_a_view_means(tmp_path: Path) -> None:
+    plans = [files_view(tmp_path, "json", **options).plan for options in ({}, {"order": "name"}, {"order": "modified"})]
+    assert len({fingerprint(plan) for plan in plans}) == 1
+    with pytest.raises(LaminarError) as raised:
+        _ = files_view(tmp_path, "json", order="size").plan
+    assert raised.value.code == "LMR0303"
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ({"a.json": 1, "b.json": 1, "c.json": 1}, "are all alike"),
+        ({"a.json": 3, "b.json": 2, "c.json": 1}, "run against their names"),
+        ({"2026-01-01.json": 1, "2026-01-03.json": 2, "2026-01-02.json": 3}, "run against their names"),
+        ({"2026-01-01.json": 1, "2026-01-02.json": 2, "2026-01-03.json": 3}, None),
+        ({"8.json": 1, "9.json": 2, "10.json": 3}, None),
+        ({"b3e1.json": 1, "07aa.json": 2, "9d02.json": 3}, None),
+        ({"a.json": 1, "b.json": 1}, None),
+        ({}, None),
+    ],
+)
+def test_modification_times_that_cannot_be_the_order_are_doubted(
+    tmp_path: Path, times: dict[str, float], said: str | None
+) -> None:
+    (tmp_path / "in").mkdir()
+    for name, mtime in times.items():
+        write(tmp_path, name, "{}", mtime=mtime)
+    caution = connector(tmp_path).caution()
+    assert (caution is None) if said is None else (said in str(caution) and "order = 'name'" in str(caution))
+    assert connector(tmp_path, order="name").caution() is None
