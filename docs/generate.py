@@ -50,10 +50,10 @@ on how the rows were cut into epochs. The table is
 Unless it says otherwise, an aggregate skips NULLs and is NULL over no value. `FILTER (WHERE …)` works on each. A result
 that does not fit its type is not emitted: its group gets one entry in the [side output](side-output.md).
 
-Where an order would show (FIRST, LAST, ARRAY_AGG), it is that of event times and then that of arrival: the commit, and the
-row's place in it. Over a source that takes rows back it is that of event times and then of values. Ties of MIN_BY and
-MAX_BY go by value. `ARRAY_AGG(x ORDER BY y DESC)` and `LISTAGG(x, ', ') WITHIN GROUP (ORDER BY y)` order by other columns
-first.
+Where an order would show (FIRST, LAST, ARRAY_AGG), it is that of event times and then that of arrival: the commit, and
+the row's place in it. Over a source that takes rows back it is that of event times and then of values. Ties of MIN_BY
+and MAX_BY go by value. `ARRAY_AGG(x ORDER BY y DESC)` and `LISTAGG(x, ', ') WITHIN GROUP (ORDER BY y)` order by other
+columns first.
 
 An aggregate that keeps values says that its **state grows**, and so does `laminar explain`. Sketches do not grow: their
 results are near enough, and exact up to some hundred values.

@@ -9,7 +9,7 @@ from laminar_dagster.errors import LaminarError, NotWiredError, Span
 from laminar_dagster.plan.bounds import unbounded
 from laminar_dagster.semantics.aggregates import TIME
 from laminar_dagster.semantics.emit import CHANGES, SINKS, Early
-from laminar_dagster.semantics.expressions import Column
+from laminar_dagster.semantics.expressions import Column, columns_of
 from laminar_dagster.semantics.judging import FALLBACK
 from laminar_dagster.semantics.query import (
     IN_QUERY,
