@@ -10,7 +10,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from state_store.format import EPOCH_SCHEMA, TIMESTAMP
+from state_store.moments import as_integers, micros
 from state_store.parquet import DataFile, write_file
 from state_store.sizes import level
 from state_store.tables import DeltaDirectory, busy
@@ -26,7 +27,6 @@ from state_store.tables import DeltaDirectory, busy
 LOG = "laminar/log"
 COMPACT_ABOVE = 32
 FULL_BYTES = 16 << 20
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class EpochLog:
     def commit_of(self, epoch: int) -> CommitRow | None:
         files = [f for f in self.table.files() if f.low["epoch"] <= epoch <= f.high["epoch"]]
         wanted = (pc.field("epoch") == epoch) & (pc.field("kind") == "commit")
-        rows = (row for file in files for row in self._table(file).filter(wanted).to_pylist())
+        rows = (row for file in files for row in as_integers(self._table(file).filter(wanted)).to_pylist())
         return next((_commit_row(row) for row in rows), None)
 
     def history(self, after: int = 0) -> Iterator[tuple[PlanRow, CommitRow]]:
@@ -116,7 +116,8 @@ class EpochLog:
         plans: dict[int, PlanRow] = {}
         files = [file for file in self._files_newest_first()[::-1] if file.high["epoch"] > after]
         for file in files:
-            for row in self._table(file).filter(pc.field("epoch") > after).sort_by("seq").to_pylist():
+            later = self._table(file).filter(pc.field("epoch") > after).sort_by("seq")
+            for row in as_integers(later).to_pylist():
                 if row["kind"] in ("plan", "claim"):
                     plans[row["epoch"]] = _plan_row(row)
                 elif row["kind"] == "commit":
@@ -125,7 +126,7 @@ class EpochLog:
     def last_before(self, moment: datetime) -> int | None:
         """The epoch that was the last committed one at this moment; None if there was none."""
         for file in self._files_newest_first():
-            if file.low["written_at"] >= moment:
+            if file.low["written_at"] >= micros(moment):
                 continue
             wanted = (pc.field("written_at") < pa.scalar(moment, TIMESTAMP)) & (pc.field("kind") == "commit")
             found = self._table(file, ["epoch", "written_at", "kind"]).filter(wanted)
@@ -140,7 +141,7 @@ class EpochLog:
         """Row by row; files are opened as they are needed, and hold stretches of the log that do not overlap."""
         for file in self._files_newest_first():
             for some in self._table(file).sort_by([("seq", "descending")]).to_batches(max_chunksize=COMPACT_ABOVE):
-                yield from some.to_pylist()
+                yield from as_integers(pa.Table.from_batches([some])).to_pylist()
 
     def _table(self, file: DataFile, columns: list[str] | None = None) -> pa.Table:
         return pq.ParquetFile(self.table.root / file.path).read(columns)
@@ -190,9 +191,7 @@ def entry(seq: int, kind: str, row: PlanRow | CommitRow) -> dict[str, Any]:
         **head,
         "seq": seq,
         "kind": kind,
-        "written_at": datetime.now(UTC),
-        "processing_time": _moment(row.processing_time),
-        "watermark": None if row.watermark is None else _moment(row.watermark),
+        "written_at": micros(datetime.now(UTC)),
         "body": json.dumps(body, separators=(",", ":")),
     }
 
@@ -206,18 +205,8 @@ def claimed(plan: PlanRow, run_id: str) -> PlanRow:
     return replace(plan, run_id=run_id)
 
 
-def _moment(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)
-
-
-def micros(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(microseconds=1)
-
-
 def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    watermark = None if row["watermark"] is None else micros(row["watermark"])
-    times = {"processing_time": micros(row["processing_time"]), "watermark": watermark}
-    return {**{name: row[name] for name in _HEAD}, **times, **json.loads(row["body"])}
+    return {**{name: row[name] for name in _HEAD}, **json.loads(row["body"])}
 
 
 def _plan_row(row: Mapping[str, Any]) -> PlanRow:
@@ -225,7 +214,7 @@ def _plan_row(row: Mapping[str, Any]) -> PlanRow:
 
 
 def _commit_row(row: Mapping[str, Any]) -> CommitRow:
-    return CommitRow(**_known(CommitRow, {**_fields(row), "written_at": micros(row["written_at"])}))
+    return CommitRow(**_known(CommitRow, {**_fields(row), "written_at": row["written_at"]}))
 
 
 def _known(kind: type[PlanRow | CommitRow], values: Mapping[str, Any]) -> dict[str, Any]:

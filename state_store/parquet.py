@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -13,12 +12,17 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from state_store import moments
+
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a table: its path below the table's root, and what its footer (or the log) says of it."""
+    """A file of a table: its path below the table's root, and what its footer (or the log) says of it.
+
+    Bounds of times are integers; `times` are the types of the columns that these are of.
+    """
 
     path: str
     size: int
@@ -27,17 +31,25 @@ class DataFile:
     low: dict[str, Any] = field(default_factory=dict)
     high: dict[str, Any] = field(default_factory=dict)
     nulls: dict[str, int] = field(default_factory=dict)
+    times: dict[str, pa.DataType] = field(default_factory=dict)
 
     def stats(self) -> str:
-        """Delta's statistics: the bounds are rounded outwards to what the log can express."""
+        """Delta's statistics: bounds are rounded outwards to what the log can express, and left out beyond that."""
+        low = {name: self._written(name, value, up=False) for name, value in self.low.items()}
+        high = {name: self._written(name, value, up=True) for name, value in self.high.items()}
+        told = [name for name in low if low[name] is not None and high.get(name) is not None]
         return json.dumps(
             {
                 "numRecords": self.rows,
-                "minValues": {k: _rounded(v, up=False) for k, v in self.low.items()},
-                "maxValues": {k: _rounded(v, up=True) for k, v in self.high.items()},
+                "minValues": {name: low[name] for name in told},
+                "maxValues": {name: high[name] for name in told},
                 "nullCount": self.nulls,
             }
         )
+
+    def _written(self, name: str, value: Any, *, up: bool) -> Any:
+        type_ = self.times.get(name)
+        return value if type_ is None else moments.text(value, type_, up=up)
 
 
 def data_files(root: Path, folder: str) -> list[DataFile]:
@@ -50,7 +62,8 @@ def describe(root: Path, path: Path) -> DataFile:
     low, high, nulls = footer_bounds(footer)
     relative = path.relative_to(root)
     partition = dict(_partition_values(relative))
-    return DataFile(relative.as_posix(), path.stat().st_size, footer.num_rows, partition, low, high, nulls)
+    times = {column.name: column.type for column in footer.schema.to_arrow_schema() if moments.is_time(column.type)}
+    return DataFile(relative.as_posix(), path.stat().st_size, footer.num_rows, partition, low, high, nulls, times)
 
 
 def write_file(root: Path, name: str, table: pa.Table) -> DataFile:
@@ -70,7 +83,7 @@ def _partition_values(relative: Path) -> Iterator[tuple[str, str | None]]:
 
 
 def footer_bounds(footer: pq.FileMetaData) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
-    """Bounds and null counts of the integer, date and timestamp columns for which every row group has them."""
+    """Bounds (integers) and null counts of integer, date and timestamp columns for which every row group has them."""
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -86,9 +99,17 @@ def footer_bounds(footer: pq.FileMetaData) -> tuple[dict[str, Any], dict[str, An
         bounded = [s for s in groups if s is not None and s.has_min_max]
         full = all(s is not None and (s.has_min_max or s.null_count == s.num_values + s.null_count) for s in groups)
         if bounded and full:
-            low[column.name] = min(s.min for s in bounded)
-            high[column.name] = max(s.max for s in bounded)
+            least, greatest = _bounds_of(column.type, bounded)
+            if least is not None and greatest is not None:
+                low[column.name], high[column.name] = least, greatest
     return low, high, nulls
+
+
+def _bounds_of(type_: pa.DataType, found: Sequence[pq.Statistics]) -> tuple[int | None, int | None]:
+    if not moments.is_time(type_):
+        return min(s.min for s in found), max(s.max for s in found)
+    low, high = min(s.min_raw for s in found), max(s.max_raw for s in found)
+    return moments.from_physical(low, type_), moments.from_physical(high, type_)
 
 
 def _has_exact_bounds(type_: pa.DataType) -> bool:
@@ -101,14 +122,3 @@ def _leaf_position(footer: pq.FileMetaData, name: str) -> int | None:
     group = footer.row_group(0)
     paths = [group.column(i).path_in_schema for i in range(group.num_columns)]
     return paths.index(name) if name in paths else None
-
-
-def _rounded(value: Any, *, up: bool) -> Any:
-    if isinstance(value, datetime):
-        spare = value.microsecond % 1000
-        if up and spare:
-            value += timedelta(microseconds=1000 - spare)
-        else:
-            value -= timedelta(microseconds=spare)
-        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return value.isoformat() if isinstance(value, date) else value

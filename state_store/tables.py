@@ -13,6 +13,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from state_store import moments
 from state_store.delta_log import LOG_FOLDER
 from state_store.errors import StoreBusyError
 from state_store.format import TABLE_PROPERTIES
@@ -203,14 +204,17 @@ def _remove_action(file: DataFile, changes: bool) -> RemoveAction:
 
 def described(actions: pa.Table) -> list[DataFile]:
     names = {prefix: _named(actions, prefix) for prefix in ("partition.", "min.", "max.", "null_count.")}
-    return [_data_file(row, names) for row in actions.to_pylist()]
+    types = {field.name: field.type for field in actions.schema if moments.is_time(field.type)}
+    return [_data_file(row, names, types) for row in moments.as_integers(actions).to_pylist()]
 
 
 def _named(actions: pa.Table, prefix: str) -> dict[str, str]:
     return {name: name.removeprefix(prefix) for name in actions.column_names if name.startswith(prefix)}
 
 
-def _data_file(row: dict[str, Any], names: Mapping[str, Mapping[str, str]]) -> DataFile:
+def _data_file(
+    row: dict[str, Any], names: Mapping[str, Mapping[str, str]], types: Mapping[str, pa.DataType]
+) -> DataFile:
     def part(prefix: str) -> dict[str, Any]:
         return {short: row[name] for name, short in names[prefix].items() if row[name] is not None}
 
@@ -222,4 +226,5 @@ def _data_file(row: dict[str, Any], names: Mapping[str, Mapping[str, str]]) -> D
         low=part("min."),
         high=part("max."),
         nulls=part("null_count."),
+        times={short: types[name] for name, short in names["min."].items() if name in types},
     )

@@ -16,7 +16,8 @@ from typing import IO, Any
 import pyarrow as pa
 
 from state_store import format as f
-from state_store.epochs import LOG, CommitRow, EpochLog, PlanRow, Tail, claimed, micros
+from state_store.epochs import LOG, CommitRow, EpochLog, PlanRow, Tail, claimed
+from state_store.moments import micros
 from state_store.parquet import DataFile
 from state_store.reader import StoreReader, check_format
 from state_store.tables import DeltaDirectory, busy

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from laminar_dagster.semantics import types as t
-from laminar_dagster.semantics.time import from_iso, to_iso
+from laminar_dagster.semantics.time import day_to_iso, from_iso, to_iso
 from laminar_dagster.semantics.types import DataType, parse_type
 from laminar_dagster.sql.statements import parse_script
 
@@ -214,5 +214,5 @@ def to_json(value: Any, type_: DataType) -> Any:
     if type_ == t.TIMESTAMP:
         return to_iso(value)
     if type_ == t.DATE:
-        return date.fromordinal(_EPOCH.toordinal() + value).isoformat()
+        return day_to_iso(value)
     return f"{value:f}" if type_.is_decimal else value

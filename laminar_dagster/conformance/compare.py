@@ -13,7 +13,7 @@ from typing import Any
 from laminar_dagster.semantics.time import from_datetime, from_iso, to_iso
 
 Row = Mapping[str, Any]
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT.*")
+_TIME = re.compile(r"[+-]?\d{4,6}-\d\d-\d\dT.*")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _EPOCH = date(1970, 1, 1)
 

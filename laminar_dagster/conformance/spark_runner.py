@@ -24,6 +24,7 @@ from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import Source
 from state_store import MaintenancePolicy, StoreReader
 from state_store import format as f
+from state_store.moments import as_integers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,6 +123,6 @@ class SparkRunner:
 
 def _rows(reader: StoreReader, table: str, commit: Any) -> list[Row]:
     """A table's rows in the order of their epochs, values as the engine holds them."""
-    rows = reader.read(table, commit).to_pylist()
+    rows = as_integers(reader.read(table, commit)).to_pylist()
     ordered = sorted(rows, key=lambda row: (int(row["_epoch"]), int(row.get("_seq", 0))))
     return [{name: engine_value(value) for name, value in row.items()} for row in ordered]

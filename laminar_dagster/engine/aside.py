@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from laminar_dagster.engine.batch import JSON_OPTIONS, TIME, Batch
+from laminar_dagster.engine.batch import JSON_OPTIONS, STATED, TIME, Batch
 from laminar_dagster.engine.duplicates import COMMIT, DUPLICATE, with_duplicates
 from laminar_dagster.engine.evicting import REASONS, evicting
 from laminar_dagster.engine.inline import inline_table
@@ -24,7 +24,7 @@ from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT
 from laminar_dagster.engine.window_sql import first_end_sql, fixed_window, last_end_sql, last_start_sql
 from laminar_dagster.engine.writing import write_frame
-from laminar_dagster.semantics.judging import DUPLICATE_KEY
+from laminar_dagster.semantics.judging import DUPLICATE_KEY, FUTURE_TIMESTAMP, NULL_EVENT_TIME, TIME_OUT_OF_RANGE
 from laminar_dagster.semantics.query import Query, SideOutput
 from laminar_dagster.semantics.quotas import limits_of
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
@@ -192,8 +192,9 @@ def _verdict(query: Query, batch: Batch, late: str | None, failures: list[str] |
     if late is not None:
         tests.append(f"CASE WHEN {late} THEN '{LATE}' END")
     tests += _failures(query) if failures is None else failures
-    return f"""CASE WHEN _bad THEN {FAULT} WHEN {TIME} IS NULL THEN 'null_event_time'
-                    WHEN _future THEN 'future_timestamp' ELSE {first_reason(tests)} END"""
+    return f"""CASE WHEN _bad THEN {FAULT} WHEN {STATED} IS NULL THEN '{NULL_EVENT_TIME}'
+                    WHEN _future THEN '{FUTURE_TIMESTAMP}' WHEN {TIME} IS NULL THEN '{TIME_OUT_OF_RANGE}'
+                    ELSE {first_reason(tests)} END"""
 
 
 def _where_can_fail(query: Query) -> bool:
@@ -244,7 +245,7 @@ def _entry_columns(runtime: Runtime, side: SideOutput, now: int, watermark: str)
         runtime,
         kind="_kind",
         reason="_reason",
-        event_time=f"timestamp_micros({TIME})",
+        event_time=f"timestamp_micros({STATED})",
         processing_time=f"timestamp_micros({now})",
         watermark=f"timestamp_micros({watermark})",
         window_start=f"CASE WHEN NOT _bad THEN {start} END",

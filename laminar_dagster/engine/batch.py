@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.arrival import PLACE_IN_FILE, with_arrival
 from laminar_dagster.engine.runtime import Runtime
-from laminar_dagster.engine.sources.commits import SourceCommit
+from laminar_dagster.engine.sources.commits import SourceCommit, SourceFile
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT, RAW
 from laminar_dagster.engine.unique_columns import unique_columns
@@ -19,6 +19,7 @@ from laminar_dagster.semantics.expressions import Column
 from laminar_dagster.semantics.judging import FALLBACK
 from laminar_dagster.semantics.query import PROCESSING_TIME, Field, Input, Query
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
+from laminar_dagster.semantics.time import REACH
 from laminar_dagster.semantics.watermark import CommitTimes
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 JSON_OPTIONS = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
 AS_JSON = f"to_json(struct({{columns}}), {JSON_OPTIONS})"
 TIME = "_t"
+# The event time as the row states it; `TIME` is NULL where no window can have it.
+STATED = "_stated"
 TIMELESS = "_timeless"
 
 # A file up to this size is not split (spark.sql.files.openCostInBytes).
@@ -37,7 +40,8 @@ SMALLEST_SPLIT = 4 * 1024 * 1024
 class Times:
     """How many rows a commit has, and the event times of those that count: readable and not future-dated.
 
-    `fallback` is the time that rows take which have none, where there are such.
+    `beyond` are rows whose time is out of reach. `fallback` is the time that rows take which have none, where there
+    are such.
     """
 
     rows: int
@@ -46,6 +50,7 @@ class Times:
     nulls: int
     future: int
     broken: int = 0
+    beyond: int = 0
     fallback: int | None = None
 
     @property
@@ -91,9 +96,9 @@ class Batch:
 
     @property
     def spotless(self) -> bool:
-        """No row can be malformed, without a time, or future-dated."""
+        """No row can be malformed, without a time that windows can have, or future-dated."""
         timeless = any(times.nulls and times.fallback is None for times in self.times)
-        return not self.text and not timeless and not any(times.future for times in self.times)
+        return not self.text and not timeless and not any(times.future or times.beyond for times in self.times)
 
     def fallbacks(self, query: Query) -> dict[str, int]:
         """How many rows have processing time: for want of an event time in their source, or in themselves."""
@@ -148,15 +153,17 @@ def _input_frame(runtime: Runtime, entry: Input, commits: Sequence[SourceCommit]
     mine = [commit for commit in commits if commit.source == entry.source.name]
     frame = connector.frame(runtime.spark, mine)
     own = f"{now}L" if entry.event_time == PROCESSING_TIME else f"unix_micros({value_sql(entry.event_time)})"
-    time = f"coalesce({own}, {now}L)" if runtime.plan.query.null_event_time == FALLBACK else own
+    stated = f"coalesce({own}, {now}L)" if runtime.plan.query.null_event_time == FALLBACK else own
+    time = _in_reach(runtime.plan.query, entry, stated)
     skew = entry.source.max_future_skew
-    future = "false" if skew is None else f"coalesce({time} > {now + skew}, false)"
+    future = "false" if skew is None else f"coalesce({stated} > {now + skew}, false)"
     where = "true" if entry.where is None else f"coalesce({value_sql(entry.where)}, false)"
     text = _is_text(entry)
     weighted = runtime.plan.query.takes_retractions
     return frame.selectExpr(
         *(f"{value_sql(column.expression)} AS {quoted(column.name)}" for column in entry.columns),
         f"{time} AS {TIME}",
+        f"{stated} AS {STATED}",
         f"{own} IS NULL AS {TIMELESS}",
         f"{future} AS _future",
         f"{where} AS _kept",
@@ -170,6 +177,13 @@ def _input_frame(runtime: Runtime, entry: Input, commits: Sequence[SourceCommit]
         *(PLACE_IN_FILE if runtime.plan.query.goes_by_arrival else ()),
         FILE,
     )
+
+
+def _in_reach(query: Query, entry: Input, time: str) -> str:
+    """NULL where sums and differences of times could leave the range of their numbers."""
+    if not query.reckons_with_times or entry.event_time == PROCESSING_TIME:
+        return time
+    return f"CASE WHEN {time} >= -{REACH}L AND {time} < {REACH}L THEN {time} END"
 
 
 def _original(fields: Sequence[Field], text: bool) -> str:
@@ -217,10 +231,12 @@ def _footers_tell(runtime: Runtime, commit: SourceCommit, now: int) -> bool:
     entry = next(i for i in runtime.plan.query.inputs if i.source.name == commit.source)
     plain = reads_the_watermark_column(entry)
     skew = entry.source.max_future_skew
-    limit = None if skew is None else now + skew
-    return plain and all(
-        file.knows_its_times and (limit is None or file.high is None or file.high <= limit) for file in commit.files
-    )
+    limit = REACH - 1 if skew is None else min(now + skew, REACH - 1)
+    return plain and all(file.knows_its_times and _lies_between(file, -REACH, limit) for file in commit.files)
+
+
+def _lies_between(file: SourceFile, low: int, high: int) -> bool:
+    return file.low is None or file.high is None or (file.low >= low and file.high <= high)
 
 
 def _from_footers(commit: SourceCommit) -> Times:
@@ -234,6 +250,7 @@ def _from_footers(commit: SourceCommit) -> Times:
 def _measured(runtime: Runtime, frame: DataFrame) -> dict[str, Times]:
     """One pass over the event time, where the footers do not tell: text files, future-dated rows."""
     readable = f"CASE WHEN NOT _bad AND NOT _future AND NOT {TIMELESS} THEN {TIME} END"
+    beyond = f"{TIME} IS NULL AND NOT {TIMELESS} AND NOT _bad AND NOT _future"
     measures = {
         "rows": "count(*)",
         "low": f"min({readable})",
@@ -241,6 +258,7 @@ def _measured(runtime: Runtime, frame: DataFrame) -> dict[str, Times]:
         "nulls": f"count_if({TIMELESS} AND NOT _bad)",
         "future": "count_if(_future)",
         "broken": "count_if(_bad)",
+        "beyond": f"count_if({beyond})",
     }
     rows = runtime.aggregated(frame, [FILE], measures).collect()
     return {row[FILE]: Times(**{name: row[name] for name in measures}) for row in rows}
@@ -258,4 +276,5 @@ def _from_measure(commit: SourceCommit, by_file: dict[str, Times]) -> Times:
         nulls=sum(times.nulls for times in found),
         future=sum(times.future for times in found),
         broken=sum(times.broken for times in found),
+        beyond=sum(times.beyond for times in found),
     )

@@ -25,7 +25,7 @@ from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import VIEW_CONNECTOR, Query
-from laminar_dagster.semantics.ranges import joined, lies_inside, reach
+from laminar_dagster.semantics.ranges import EVER, joined, lies_inside, reach
 from laminar_dagster.semantics.windows import FixedWindow, Session, Window
 from state_store import CommitRow, DataFile, PlanRow
 from state_store import format as f
@@ -280,6 +280,9 @@ def _count(db: DuckDBPyConnection, condition: str) -> int:
 
 
 def _between(ranges: Iterable[Window]) -> str:
+    ranges = list(ranges)
+    if EVER in ranges:
+        return "true"
     return _any_of(*(f"epoch_us(event_time) BETWEEN {r.start} AND {r.end - 1}" for r in ranges))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from laminar_dagster.engine.landing import pinned_commits
+from laminar_dagster.semantics.partitions import in_time
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.windows import Session
 from state_store import CommitRow, PlanRow, StoreReader
@@ -36,8 +37,9 @@ class Origin:
     changes: Mapping[str, int] = field(default_factory=dict)
 
     def reaches(self, partition: str) -> bool:
-        """Names of partitions are in the order of time."""
-        return self.first is not None and self.last is not None and self.first <= partition <= self.last
+        if self.first is None or self.last is None:
+            return False
+        return in_time(self.first) <= in_time(partition) <= in_time(self.last)
 
     @property
     def partitions(self) -> str:

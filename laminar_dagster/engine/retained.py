@@ -20,7 +20,7 @@ from laminar_dagster.engine.sources.reading_again import require_as_taken
 from laminar_dagster.engine.sources.view import ViewConnector
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import Field
-from laminar_dagster.semantics.ranges import overlap
+from laminar_dagster.semantics.ranges import EVER, overlap
 from laminar_dagster.semantics.windows import Window
 from state_store import PlanRow, StoreError, StoreReader
 
@@ -120,13 +120,17 @@ def _lies_apart(bounds: Sequence[int | None], needed: Sequence[Window]) -> bool:
     _, low, high, future = bounds
     if future:
         return False
-    return low is None or high is None or not overlap(Window(low, high + 1), needed)
+    return low is None or high is None or not _meet(low, high, needed)
 
 
 def _file_lies_apart(file: SourceFile, needed: Sequence[Window]) -> bool:
     if not file.knows_its_times:
         return False
-    return file.low is None or file.high is None or not overlap(Window(file.low, file.high + 1), needed)
+    return file.low is None or file.high is None or not _meet(file.low, file.high, needed)
+
+
+def _meet(low: int, high: int, needed: Sequence[Window]) -> bool:
+    return EVER in needed or overlap(Window(low, high + 1), needed)
 
 
 def _require(runtime: Runtime, commits: Sequence[SourceCommit]) -> None:

@@ -70,7 +70,7 @@ def in_fragments(
     keyed = frame.selectExpr("*", *(f"{sql} AS {key}" for sql, key in zip(expressions, keys, strict=True)))
     by_key = ", ".join(["_unsound IS NULL", f"CASE WHEN {alone} THEN {TIME} END", *keys])
     order = f"(PARTITION BY {by_key} ORDER BY {TIME})"
-    apart = keyed.selectExpr("*", f"coalesce({TIME} - lag({TIME}) OVER {order} > {gap}L, true) AS _begins")
+    apart = keyed.selectExpr("*", f"coalesce({TIME} > lag({TIME}) OVER {order} + {gap}L, true) AS _begins")
     upto = f"(PARTITION BY {by_key} ORDER BY {TIME} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
     numbered = apart.selectExpr("*", f"count_if(_begins) OVER {upto} AS _fragment")
     whole = f"(PARTITION BY {by_key}, _fragment)"

@@ -16,7 +16,7 @@ from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
 from laminar_dagster.engine.shown import END, START
 from laminar_dagster.semantics.expressions import Column
 from laminar_dagster.semantics.query import WINDOW_START, Query
-from laminar_dagster.semantics.time import MINUTE
+from laminar_dagster.semantics.time import MINUTE, REACH
 from laminar_dagster.semantics.windows import Calendar, Cumulate, Hop, Session, Tumble, floor_to
 from state_store import CommitRow, DataFile, StoreReader
 from state_store import format as f
@@ -111,7 +111,8 @@ class Stretch:
         files = self._files(f.SIDE_OUTPUT)
         if not files:
             return {}
-        moment = _quarter("coalesce(window_start, event_time, processing_time)")
+        timed = f"CASE WHEN epoch_us(event_time) BETWEEN {-REACH} AND {REACH - 1} THEN event_time END"
+        moment = _quarter(f"coalesce(window_start, {timed}, processing_time)")
         source = parquet(self.reader.table(f.SIDE_OUTPUT).absolute(files))
         rows = db.sql(f"SELECT kind, {moment}, count(*) FROM {source} WHERE {self._mine} GROUP BY ALL").fetchall()
         return _gathered((self._name(start), kind, (start, start), count) for kind, start, count in rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 import duckdb
@@ -18,7 +18,7 @@ from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.alignment import Standing
 from laminar_dagster.semantics.emission import Moment
 from laminar_dagster.semantics.query import Query
-from laminar_dagster.semantics.time import from_datetime
+from laminar_dagster.semantics.time import from_iso, is_in_reach
 from laminar_dagster.semantics.watermark import source_of
 from laminar_dagster.semantics.windows import Hop, Session, Window, last_window
 from state_store import CommitRow, StoreReader
@@ -99,10 +99,12 @@ def gap_around(plan: Plan, moment: int) -> Window | None:
 def moment_of(words: str) -> int:
     """A time as people write it, UTC unless it says otherwise."""
     try:
-        moment = datetime.fromisoformat(words)
+        moment = from_iso(words, UTC)
     except ValueError:
         raise _refused(f"not a time: {words}", hint="Like 2026-01-01T12:00:30Z.") from None
-    return from_datetime(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+    if not is_in_reach(moment):
+        raise _refused(f"no window has this time: {words}", hint="Windows are from the year -144169 to 148108.")
+    return moment
 
 
 def keys_of(pairs: list[str]) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,9 @@ from laminar_dagster.engine.closing import partition_of
 from laminar_dagster.engine.in_process_sql import parquet, quoted, text
 from laminar_dagster.engine.open_windows import HELD_SQL, seen_sql, sessions_sql
 from laminar_dagster.engine.partials import marks_of
+from laminar_dagster.engine.python_rows import python_rows
 from laminar_dagster.engine.shown import END, START, shown_columns
 from laminar_dagster.plan.plan import Plan, key_column
-from laminar_dagster.semantics.time import from_datetime
 from laminar_dagster.semantics.windows import Session, Window
 from state_store import CommitRow, DataFile, StoreReader
 from state_store import format as f
@@ -125,8 +124,7 @@ class Evidence:
         found = self.db.sql(
             f"SELECT {EPOCH}, {operation}{columns} FROM {table} WHERE {where} ORDER BY {order} LIMIT {limit}"
         )
-        rows: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
-        return rows
+        return python_rows(found.to_arrow_table())
 
     def shown_sessions(self, moment: int, limit: int) -> list[tuple[Window, dict[str, str | None]]]:
         """The sessions in the output that a time lies in."""
@@ -259,11 +257,7 @@ def _in_partition(file: DataFile, partition: str | None) -> bool:
 def _may_hold(file: DataFile, bounds: Mapping[str, tuple[int, int]]) -> bool:
     """Whether the statistics leave room for a value between the bounds."""
     return all(
-        _micros(file.low[name]) <= high and _micros(file.high[name]) >= low
+        int(file.low[name]) <= high and int(file.high[name]) >= low
         for name, (low, high) in bounds.items()
         if name in file.low and name in file.high
     )
-
-
-def _micros(value: Any) -> int:
-    return from_datetime(value) if isinstance(value, datetime) else int(value)

@@ -97,7 +97,8 @@ def _calendar_start(window: Calendar, time: str) -> str:
     if window.unit == "MONTH":
         months = f"(year({local}) * 12 + month({local}) - 1)"
         first = f"({months} - pmod({months}, {window.count}))"
-        return _instant(f"make_date({first} div 12, pmod({first}, 12) + 1, 1)", window.zone)
+        month = f"pmod({first}, 12)"
+        return _instant(f"make_date(({first} - {month}) div 12, {month} + 1, 1)", window.zone)
     days = _days(window)
     monday = 4 if window.unit == "WEEK" else 0
     number = f"unix_date({local})"

@@ -13,6 +13,7 @@ from laminar_dagster.engine.origins import origins
 from laminar_dagster.engine.shown import END
 from laminar_dagster.integration.chart import COLOURS, in_markdown, line_chart
 from laminar_dagster.plan.plan import Plan
+from laminar_dagster.semantics.partitions import in_time
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.time import SECOND, to_iso
 from state_store import CommitRow, DataFile, StoreReader
@@ -147,7 +148,7 @@ def last_results(query: Query, commit: CommitRow, reader: StoreReader) -> list[d
 def _newest(files: Iterable[DataFile]) -> list[DataFile]:
     """Files of the last two partitions: more than the last windows are not asked for."""
     listed = list(files)
-    partitions = sorted({file.partition.get(PARTITION) or "" for file in listed})[-2:]
+    partitions = sorted({file.partition.get(PARTITION) or "" for file in listed}, key=in_time)[-2:]
     return [file for file in listed if (file.partition.get(PARTITION) or "") in partitions]
 
 

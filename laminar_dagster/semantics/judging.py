@@ -13,6 +13,7 @@ from typing import Any
 from laminar_dagster.semantics.evaluation import evaluate
 from laminar_dagster.semantics.expressions import Expression, RowError
 from laminar_dagster.semantics.query import PROCESSING_TIME, Input, Query
+from laminar_dagster.semantics.time import is_in_reach
 from laminar_dagster.semantics.windows import Window
 from laminar_dagster.semantics.zset import Row, canonical
 
@@ -20,6 +21,7 @@ WEIGHT = "_weight"
 FALLBACK = "fallback"
 NULL_EVENT_TIME = "null_event_time"
 FUTURE_TIMESTAMP = "future_timestamp"
+TIME_OUT_OF_RANGE = "time_out_of_range"
 LATE = "late"
 ERROR = "error"
 EVICTED = "evicted"
@@ -112,6 +114,8 @@ def _time(query: Query, entry: Input, row: Row, now: int) -> tuple[int | None, s
         return (now, None, False) if falls_back else (None, NULL_EVENT_TIME, False)
     if entry.source.policy.is_future(event_time, now):
         return event_time, FUTURE_TIMESTAMP, False
+    if query.reckons_with_times and not is_in_reach(event_time):
+        return event_time, TIME_OUT_OF_RANGE, False
     return event_time, None, True
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from zoneinfo import ZoneInfo
 
-from laminar_dagster.semantics.time import to_datetime
+from laminar_dagster.semantics.time import CYCLE_YEARS, in_calendar, year_text
 from laminar_dagster.semantics.windows import Calendar, WindowKind
 
 UTC_ZONE = "UTC"
 HOURLY = "hour"
-NAMES = {"hour": "%Y-%m-%d-%H:00", "day": "%Y-%m-%d", "week": "%Y-%m-%d", "month": "%Y-%m-01"}
+NAMES = {"hour": "-%m-%d-%H:00", "day": "-%m-%d", "week": "-%m-%d", "month": "-%m-01"}  # after the year
+
+
+def in_time(name: str) -> tuple[int, str]:
+    """What names of partitions are in order of time by: text alone has years with a sign in another."""
+    year, _, rest = name[1:].partition("-")
+    return (int(name[0] + year), rest) if name else (0, "")
 
 
 @dataclass(frozen=True)
@@ -23,14 +29,11 @@ class Partitioning:
 
     def name_of(self, moment: int) -> str:
         """The partition that a moment is in, by the name of its first hour or day."""
-        local = self._local(moment)
+        utc, cycles = in_calendar(moment)
+        local = utc if self.zone == UTC_ZONE else utc.astimezone(ZoneInfo(self.zone))
         if self.unit == "week":
             local -= timedelta(days=local.weekday())
-        return local.strftime(NAMES[self.unit])
-
-    def _local(self, moment: int) -> datetime:
-        utc = to_datetime(moment)
-        return utc if self.zone == UTC_ZONE else utc.astimezone(ZoneInfo(self.zone))
+        return year_text(local.year + cycles * CYCLE_YEARS) + local.strftime(NAMES[self.unit])
 
     def __str__(self) -> str:
         return self.unit if self.zone == UTC_ZONE else f"{self.unit} in {self.zone}"

@@ -269,6 +269,11 @@ class Query:
         return any(entry.source.unique is not None for entry in self.inputs)
 
     @property
+    def reckons_with_times(self) -> bool:
+        """Whether a row's event time is added to and subtracted from, and so must be in reach of such sums."""
+        return self.window is not None or self.finds_duplicates
+
+    @property
     def passes_rows(self) -> bool:
         """Whether each row is a result of its own at once, as there is neither a group nor a window to wait for."""
         return self.window is None and not self.is_grouped

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from laminar_dagster.semantics.time import REACH
 from laminar_dagster.semantics.windows import Cumulate, FixedWindow, Hop, Window, floor_to, longest_window
 
-ALWAYS = 1 << 62
+ALWAYS = REACH
 EVER = Window(-ALWAYS, ALWAYS)
 
 

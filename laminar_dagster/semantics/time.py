@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 
 MILLISECOND = 1_000
 SECOND = 1_000_000
@@ -12,6 +12,11 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 WEEK = 7 * DAY
+
+# The calendar repeats itself, weekdays and the rules of time zones included, after 400 years.
+CYCLE = 146_097 * DAY
+CYCLE_YEARS = 400
+_FIRST_PLAIN, _LAST_PLAIN = 401, 9_600  # years that are far enough from the ends of Python's calendar
 
 FIXED_UNITS = {
     "MICROSECOND": 1,
@@ -23,7 +28,11 @@ FIXED_UNITS = {
     "WEEK": WEEK,
 }
 CALENDAR_UNITS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+# Event times lie between -REACH and REACH, about 146,000 years from 1970. So the bounds of their windows, and the
+# difference of any two, are microseconds in a BIGINT and a TIMESTAMP that Spark has: nothing is ever wrapped.
+REACH = 1 << 62
 _INTERVAL = re.compile(r"\s*([+-]?\d+)\s+([A-Za-z]+)\s*")
+_SIGNED_YEAR = re.compile(r"([+-][0-9]{4,6}|0000)(?=-)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -89,6 +98,15 @@ def _counted(amount: int, units: dict[str, int]) -> str:
     raise AssertionError("the last unit divides everything")
 
 
+def is_in_reach(micros: int) -> bool:
+    return -REACH <= micros < REACH
+
+
+def within_reach(micros: int) -> int:
+    """The time, or the end of the reach that it lies beyond."""
+    return max(-REACH, min(micros, REACH - 1))
+
+
 def to_datetime(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
@@ -99,14 +117,42 @@ def from_datetime(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-def from_iso(text: str) -> int:
-    return from_datetime(datetime.fromisoformat(text))
+def in_calendar(micros: int) -> tuple[datetime, int]:
+    """A moment that Python's calendar has, and how many cycles later the real one is: none from 401 to 9600."""
+    first, last = _whole_day(_FIRST_PLAIN), _whole_day(_LAST_PLAIN)
+    cycles = min(0, (micros - first) // CYCLE) if micros < last else (micros - last) // CYCLE + 1
+    return to_datetime(micros - cycles * CYCLE), cycles
+
+
+def _whole_day(year: int) -> int:
+    return (date(year, 1, 1).toordinal() - _EPOCH.toordinal()) * DAY
+
+
+def year_text(year: int) -> str:
+    """ISO-8601: a sign where four digits do not hold it."""
+    return f"{year:04d}" if 0 <= year <= 9999 else f"{year:+05d}"
+
+
+def from_iso(text: str, zone: tzinfo | None = None) -> int:
+    """The time that `to_iso` wrote, or anybody else; where it says no zone it is one of `zone`."""
+    moment, cycles = read_iso(text)
+    return from_datetime(moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)) + cycles * CYCLE
+
+
+def read_iso(text: str) -> tuple[datetime, int]:
+    """The moment as `in_calendar` gives it, without a zone where the text has none."""
+    signed = _SIGNED_YEAR.match(text)
+    if signed is None:
+        return datetime.fromisoformat(text), 0
+    cycles, year = divmod(int(signed[1]), CYCLE_YEARS)
+    return datetime.fromisoformat(f"{year + CYCLE_YEARS:04d}{text[signed.end() :]}"), cycles - 1
 
 
 def to_iso(micros: int) -> str:
-    """ISO-8601 in UTC, with a fraction only where there is one; also for years that datetime cannot hold."""
-    try:
-        moment = to_datetime(micros)
-    except OverflowError:
-        return f"{micros} µs since 1970"
-    return moment.isoformat().replace("+00:00", "Z")
+    """ISO-8601 in UTC, with a fraction only where there is one; years that datetime cannot hold have a sign."""
+    moment, cycles = in_calendar(micros)
+    return year_text(moment.year + cycles * CYCLE_YEARS) + moment.isoformat()[4:].replace("+00:00", "Z")
+
+
+def day_to_iso(days: int) -> str:
+    return to_iso(days * DAY).partition("T")[0]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from laminar_dagster.semantics.time import within_reach
+
 DEFAULT_FUTURE_SKEW = 5 * 60 * 1_000_000
 
 
@@ -33,7 +35,7 @@ class Shard:
     def advanced(self, max_event_time: int | None, policy: ShardPolicy) -> Shard:
         if max_event_time is None:
             return self
-        reached = max_event_time - policy.lag
+        reached = within_reach(max_event_time - policy.lag)
         return replace(self, watermark=reached if self.watermark is None else max(self.watermark, reached))
 
     def is_idle(self, policy: ShardPolicy, now: int) -> bool:

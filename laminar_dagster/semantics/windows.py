@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date
 from zoneinfo import ZoneInfo
 
-from laminar_dagster.semantics.time import DAY, HOUR, format_micros, from_datetime, to_datetime
+from laminar_dagster.semantics.time import (
+    CYCLE,
+    CYCLE_YEARS,
+    DAY,
+    HOUR,
+    format_micros,
+    from_datetime,
+    in_calendar,
+)
+
+_1970 = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, order=True)
@@ -116,8 +126,9 @@ class Calendar:
     zone: str
 
     def assign(self, t: int) -> tuple[Window, ...]:
-        local = to_datetime(t).astimezone(ZoneInfo(self.zone))
-        start, end = self._bounds(local)
+        moment, cycles = in_calendar(t)
+        local = moment.astimezone(ZoneInfo(self.zone))
+        start, end = self._bounds(local.date(), cycles)
         return (Window(self._instant(start), self._instant(end)),)
 
     def pane(self, t: int) -> Window:
@@ -126,25 +137,28 @@ class Calendar:
     def windows_of(self, pane: Window) -> tuple[Window, ...]:
         return (pane,)
 
-    def _bounds(self, local: datetime) -> tuple[datetime, datetime]:
-        midnight = datetime(local.year, local.month, local.day)  # noqa: DTZ001 - wall clock of `zone`
+    def _bounds(self, local: date, cycles: int) -> tuple[int, int]:
+        """The dates, as days since 1970, between which a date lies that is so many cycles after `local`."""
         if self.unit == "MONTH":
-            months = (local.year * 12 + local.month - 1) // self.count * self.count
+            months = ((local.year + cycles * CYCLE_YEARS) * 12 + local.month - 1) // self.count * self.count
             return _month(months), _month(months + self.count)
-        days = self.count * (7 if self.unit == "WEEK" else 1)
-        epoch = datetime(1970, 1, 5) if self.unit == "WEEK" else datetime(1970, 1, 1)  # noqa: DTZ001
-        start = epoch + timedelta(days=(midnight - epoch).days // days * days)
-        return start, start + timedelta(days=days)
+        days, monday = self.count * (7 if self.unit == "WEEK" else 1), 4 if self.unit == "WEEK" else 0
+        start = floor_to(local.toordinal() - _1970 + cycles * CYCLE // DAY, days, monday)
+        return start, start + days
 
-    def _instant(self, wall: datetime) -> int:
-        return from_datetime(wall.replace(tzinfo=ZoneInfo(self.zone)))
+    def _instant(self, day: int) -> int:
+        """When the clocks of `zone` show the midnight that a date begins with."""
+        wall, cycles = in_calendar(day * DAY)
+        return from_datetime(wall.replace(tzinfo=ZoneInfo(self.zone))) + cycles * CYCLE
 
     def __str__(self) -> str:
         return f"TUMBLE({self.count} calendar {self.unit.lower()}, {self.zone})"
 
 
-def _month(number: int) -> datetime:
-    return datetime(number // 12, number % 12 + 1, 1)  # noqa: DTZ001 - wall clock, the zone is added by the caller
+def _month(number: int) -> int:
+    """The first day of a month, as days since 1970; months are counted from the year 0."""
+    cycles, year = divmod(number // 12, CYCLE_YEARS)
+    return date(year + CYCLE_YEARS, number % 12 + 1, 1).toordinal() - _1970 + (cycles - 1) * CYCLE // DAY
 
 
 @dataclass(frozen=True)

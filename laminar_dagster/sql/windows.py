@@ -17,7 +17,7 @@ from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START
 from laminar_dagster.semantics.time import DAY, WEEK
 from laminar_dagster.semantics.windows import Calendar, Cumulate, Hop, Session, Tumble, WindowKind
 from laminar_dagster.sql.dialect import WINDOW_FUNCTIONS, TimeZone
-from laminar_dagster.sql.intervals import IntervalText, fixed, from_node, read_interval
+from laminar_dagster.sql.intervals import LONGEST, IntervalText, fixed, from_node, read_interval
 from laminar_dagster.sql.names import BOUNDS, Scope
 
 if TYPE_CHECKING:
@@ -201,6 +201,9 @@ def _calendar(lengths: list[IntervalText], zone: str) -> WindowKind:
         raise LaminarError("LMR0201", "TUMBLE's size must be longer than zero", where=lengths[0].where)
     if len(lengths) > 1:
         raise LaminarError("LMR0201", "a calendar window has no offset", where=lengths[1].where)
+    if max(size.micros, size.months * 31 * DAY) > LONGEST:
+        problem = f"TUMBLE's size cannot be {size}: that is longer than any time"
+        raise LaminarError("LMR0201", problem, where=lengths[0].where)
     if size.months:
         return Calendar("MONTH", size.months, zone)
     if size.micros % DAY:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +12,6 @@ import pyarrow.parquet as pq
 from laminar_dagster.engine.sources.commits import SourceFile, unreadable
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import Field, Source
-from laminar_dagster.semantics.time import from_datetime
 from laminar_dagster.semantics.types import INTEGER_DIGITS, DataType
 from state_store.parquet import footer_bounds
 
@@ -75,16 +72,14 @@ def _bounds(footer: pq.FileMetaData, time: str | None) -> tuple[int | None, int 
     low, high, nulls = footer_bounds(footer)
     if time is None or time not in nulls:
         return None, None, None
-    least, greatest = _micros(low.get(time)), _micros(high.get(time))
+    least, greatest = (low.get(time), high.get(time)) if _is_timestamp(footer, time) else (None, None)
     if nulls[time] != footer.num_rows and (least is None or greatest is None):
         return None, None, None
     return least, greatest, nulls[time]
 
 
-def _micros(moment: Any) -> int | None:
-    if not isinstance(moment, datetime):
-        return None
-    return from_datetime(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+def _is_timestamp(footer: pq.FileMetaData, column: str) -> bool:
+    return bool(pa.types.is_timestamp(footer.schema.to_arrow_schema().field(column).type))
 
 
 def _fits(found: pa.DataType, declared: DataType) -> bool:

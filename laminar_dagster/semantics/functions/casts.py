@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
@@ -18,7 +18,7 @@ from laminar_dagster.semantics.functions.table import (
     register,
 )
 from laminar_dagster.semantics.functions.values import fit
-from laminar_dagster.semantics.time import DAY, SECOND, to_datetime
+from laminar_dagster.semantics.time import DAY, SECOND, day_to_iso, from_iso, to_iso
 from laminar_dagster.semantics.types import DataType
 
 CASTS = {
@@ -90,13 +90,16 @@ def _number_from_text(text: str, to: DataType) -> Any:
 def _cast_to_time(value: Any, from_: DataType, to: DataType) -> int:
     if from_.is_numeric:
         return micros_of(value, SECOND)
-    if from_ == t.STRING:
-        moment = datetime.fromisoformat(value.strip())
-        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-        micros = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    else:
-        micros = value * DAY if from_ == t.DATE else value
+    if from_ == t.DATE:
+        return int(value if to == t.DATE else fit(value * DAY, t.BIGINT))
+    micros = _from_text(value.strip()) if from_ == t.STRING else value
     return micros // DAY if to == t.DATE else micros
+
+
+def _from_text(text: str) -> int:
+    if text[:1] in ("+", "-"):
+        raise ValueError(text)
+    return from_iso(text, UTC)
 
 
 def micros_of(value: Any, unit: int) -> int:
@@ -114,11 +117,16 @@ def micros_sql(type_: DataType, x: str, unit: int) -> str:
     return f"try_cast({x} * {'1e6D' if type_.is_float else '1000000'} AS BIGINT)"
 
 
+def time_in_micros(type_: DataType, x: str) -> str:
+    """A TIMESTAMP as a number in Spark; a DATE as that of its midnight, NULL where that is beyond all times."""
+    return f"try_multiply(CAST(unix_date({x}) AS BIGINT), {DAY}L)" if type_ == t.DATE else f"unix_micros({x})"
+
+
 def cast_to_text(value: Any, from_: DataType) -> str:
     if from_ == t.BOOLEAN:
         return "true" if value else "false"
     if from_ == t.DATE:
-        return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+        return day_to_iso(value)
     if from_ == t.TIMESTAMP:
         return _timestamp_text(value)
     if from_.is_float:
@@ -127,9 +135,8 @@ def cast_to_text(value: Any, from_: DataType) -> str:
 
 
 def _timestamp_text(micros: int) -> str:
-    moment = to_datetime(micros)
-    text = moment.replace(microsecond=0, tzinfo=None).isoformat(" ")
-    return f"{text}.{moment.microsecond:06d}".rstrip("0") if moment.microsecond else text
+    text = to_iso(micros).replace("T", " ").removesuffix("Z")
+    return text.rstrip("0") if "." in text else text
 
 
 def _double_text(value: float) -> str:
@@ -152,6 +159,8 @@ def _cast_sql(type_: DataType, types: Types, x: str) -> str:
         return f"try_cast(CASE WHEN rlike({x}, {_DATED}) THEN {x} END AS {type_})"
     if types[0].is_numeric and type_ == t.TIMESTAMP:
         return f"timestamp_micros({micros_sql(types[0], x, SECOND)})"
+    if types[0] == t.DATE and type_ == t.TIMESTAMP:
+        return f"timestamp_micros({time_in_micros(t.DATE, x)})"
     return f"try_cast({x} AS {type_})"
 
 
