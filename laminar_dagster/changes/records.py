@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from laminar_dagster.semantics.time import from_datetime
+from laminar_dagster.engine.python_rows import python_rows
 from laminar_dagster.semantics.zset import CdcOperation
 from state_store.changelog import EVENT_TIME, OP, WEIGHT, data_columns
 
@@ -55,13 +54,14 @@ def _record(data: T, timestamp: int | None, operation: CdcOperation) -> Changelo
 def records(rows: pa.RecordBatch | pa.Table) -> Iterator[ChangelogRecord[Mapping[str, Any]]]:
     """The rows of a changelog as records, their times in microseconds since 1970 UTC.
 
-    What `diff` and `consolidate` give has no event time; the timestamps of such records are None. What `consolidate`
-    gives has no operations either: a row that comes is an insertion, one that goes a deletion, of `weight` copies.
+    Times that Python's datetime cannot hold are text in `data`. What `diff` and `consolidate` give has no event time;
+    the timestamps of such records are None. What `consolidate` gives has no operations either: a row that comes is an
+    insertion, one that goes a deletion, of `weight` copies.
     """
     names = data_columns(rows.schema.names)
-    for row in rows.to_pylist():
+    for row, time in zip(python_rows(rows), _event_times(rows), strict=True):
         data = {name: row[name] for name in names}
-        yield ChangelogRecord(data, row[WEIGHT], _micros(row.get(EVENT_TIME)), _operation(row))
+        yield ChangelogRecord(data, row[WEIGHT], time, _operation(row))
 
 
 def _operation(row: Mapping[str, Any]) -> CdcOperation:
@@ -70,5 +70,7 @@ def _operation(row: Mapping[str, Any]) -> CdcOperation:
     return CdcOperation.INSERT if row[WEIGHT] > 0 else CdcOperation.DELETE
 
 
-def _micros(moment: datetime | None) -> int | None:
-    return None if moment is None else from_datetime(moment)
+def _event_times(rows: pa.RecordBatch | pa.Table) -> list[int | None]:
+    if EVENT_TIME not in rows.schema.names:
+        return [None] * rows.num_rows
+    return list(rows.column(EVENT_TIME).cast(pa.int64()).to_pylist())

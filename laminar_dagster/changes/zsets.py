@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_dagster.engine.in_process_sql import connection, quoted
+from laminar_dagster.engine.python_rows import python_rows
 from laminar_dagster.errors import LaminarError
 from state_store.changelog import OP, SEQ, WEIGHT, data_columns
 
@@ -83,7 +84,7 @@ def _repeated(rows: pa.Table, sums: pa.Table) -> pa.Array:
     """The place of each row of the table, as often as it is in there."""
     negative = sums.filter(pc.less(sums.column(WEIGHT), 0)).column(PLACE)
     if len(negative):
-        row = rows.slice(negative[0].as_py(), 1).to_pylist()[0]
+        row = python_rows(rows.slice(negative[0].as_py(), 1))[0]
         raise LaminarError(
             "LMR0812",
             "the changelog deletes a row that is not in the table",
@@ -139,11 +140,12 @@ def _keyed_difference(old: pa.Table, new: pa.Table, key: Sequence[str]) -> pa.Ta
 
 def _require_unique(db: DuckDBPyConnection, name: str, key: Sequence[str]) -> None:
     listed = ", ".join(map(quoted, key))
-    twice = db.sql(f"SELECT {listed} FROM {name} GROUP BY {listed} HAVING count(*) > 1 LIMIT 1").fetchall()
-    if twice:
+    twice = db.sql(f"SELECT {listed} FROM {name} GROUP BY {listed} HAVING count(*) > 1 LIMIT 1").to_arrow_table()
+    if twice.num_rows:
+        key_of_several = tuple(python_rows(twice)[0].values())
         raise LaminarError(
             "LMR0811",
-            f"the {name} table has several rows with the key ({', '.join(key)}) = {twice[0]}",
+            f"the {name} table has several rows with the key ({', '.join(key)}) = {key_of_several}",
             hint="Give the columns that tell results apart, or an empty key if nothing does.",
         )
 

@@ -21,6 +21,7 @@ from laminar_dagster.changes.subscription import BATCH_ROWS, subscribe
 from laminar_dagster.cli.options import DataOption, ProjectOption, ViewArgument, project_of
 from laminar_dagster.cli.screen import Screen
 from laminar_dagster.cli.values import shown
+from laminar_dagster.engine.python_rows import python_rows
 from laminar_dagster.errors import LaminarError
 from state_store.changelog import EPOCH, OP, data_columns
 
@@ -115,7 +116,7 @@ def _print_table(batch: ChangeBatch) -> None:
     names = data_columns(batch.rows.schema.names)
     for name in ("epoch", "op", *names):
         table.add_column(name, overflow="fold")
-    for row in batch.rows.to_pylist():
+    for row in python_rows(batch.rows):
         op = "snapshot" if batch.snapshot else row[OP]
         table.add_row(str(row[EPOCH]), op, *(escape(shown(row[name])) for name in names))
     Screen().print(table)

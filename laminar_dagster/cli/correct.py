@@ -14,6 +14,7 @@ from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, S
 from laminar_dagster.cli.run import delivered_data, print_delivered
 from laminar_dagster.cli.values import plain_row, shown_row
 from laminar_dagster.engine.crash import crash_point_from_environment
+from laminar_dagster.engine.python_rows import python_rows
 from laminar_dagster.engine.same_query import require_store_of
 from laminar_dagster.engine.session import open_session
 from laminar_dagster.errors import LaminarError
@@ -115,7 +116,7 @@ def _data(done: CommitRow | Preview | None) -> dict[str, Any]:
 
 def _rows(preview: Preview) -> list[dict[str, Any]]:
     hidden = ("_start", "_end", "_window_start", "_window_end")
-    return [{n: v for n, v in row.items() if n not in hidden} for row in preview.changes.to_pylist()]
+    return [{n: v for n, v in row.items() if n not in hidden} for row in python_rows(preview.changes)]
 
 
 def _print(view: str, done: CommitRow | Preview | None) -> None:

@@ -17,6 +17,7 @@ from rich.table import Table
 from laminar_dagster.cli.options import DataOption, EpochOption, ProjectOption, ViewArgument, project_of
 from laminar_dagster.cli.screen import Screen, limit_for, tell_cut
 from laminar_dagster.cli.values import plain, plain_row, shown
+from laminar_dagster.engine.python_rows import python_rows
 from laminar_dagster.engine.side_entries import entry_texts
 from laminar_dagster.errors import LaminarError
 from state_store import StoreReader
@@ -108,7 +109,7 @@ def _print_table(rows: pa.Table) -> None:
     if columns[-1] == ORIGINAL:
         table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
         table.columns[-1].max_width = max(16, console.width - SIDE_OUTPUT_WIDTH)
-    for row in rows.to_pylist():
+    for row in python_rows(rows):
         table.add_row(*(escape(shown(row[name])) for name in columns))
     console.print(table)
 
@@ -135,7 +136,7 @@ def _print_json(rows: pa.Table) -> None:
 def _each(rows: pa.Table) -> Iterator[dict[str, Any]]:
     """A few at a time: as Python values, a whole table would take many times its room."""
     for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
-        yield from batch.to_pylist()
+        yield from python_rows(batch)
 
 
 def _print_csv(rows: pa.Table) -> None:

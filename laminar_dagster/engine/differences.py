@@ -89,7 +89,7 @@ def _load_gone(db: DuckDBPyConnection, names: Sequence[str], files: Sequence[str
     """The rows of the table that go, each with its place, as `gone`."""
     shown = ", ".join(f"t.{quoted(name)}" for name in names)
     place = "t.filename AS _file, t.file_row_number AS _row"
-    going = db.sql(f"SELECT * FROM summed WHERE {COPIES} < 0 LIMIT 1").fetchall()
+    going = db.sql(f"SELECT 1 FROM summed WHERE {COPIES} < 0 LIMIT 1").fetchall()
     if not files or not going:
         db.execute("CREATE TEMP TABLE gone AS SELECT *, '' AS _file, 0::BIGINT AS _row FROM summed WHERE false")
         return

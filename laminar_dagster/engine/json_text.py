@@ -9,6 +9,8 @@
 | date, time | text, ISO-8601 |
 | binary | text, base64 |
 | list, struct, map | array, object, object with the keys as text |
+
+A year that four digits do not hold has a sign: `+12000-01-04`, `-0044-03-15`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from laminar_dagster.engine.in_process_sql import connection, quoted, text
+from laminar_dagster.semantics.time import CYCLE, CYCLE_YEARS, DAY
+
+YEAR_0, YEAR_10000 = -62_167_219_200_000_000, 253_402_300_800_000_000
+MOST = (1 << 63) - 1
 
 
 def json_texts(rows: pa.Table, columns: Sequence[str] | None = None) -> pa.ChunkedArray:
@@ -61,6 +67,8 @@ def _scalar(value: str, type_: pa.DataType) -> str:
         return f"CASE WHEN isfinite({value}) THEN {_json(value)} WHEN {value} IS NOT NULL THEN {_json(odd)} END"
     if pa.types.is_timestamp(type_):
         return _json(_iso(value, "" if type_.tz is None else "Z"))
+    if pa.types.is_date(type_):
+        return _json(_day(value))
     if pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_):
         return _json(f"base64({value})")
     if pa.types.is_integer(type_) or pa.types.is_boolean(type_):
@@ -69,9 +77,40 @@ def _scalar(value: str, type_: pa.DataType) -> str:
 
 
 def _iso(value: str, zone: str) -> str:
-    moment = f"make_timestamp(epoch_us({value}))"
-    fraction = f"CASE WHEN epoch_us({value}) % 1000000 = 0 THEN '' ELSE strftime({moment}, '.%f') END"
-    return f"strftime({moment}, '%Y-%m-%dT%H:%M:%S') || {fraction} || {text(zone)}"
+    usual = f"epoch_us({value}) BETWEEN {YEAR_0} AND {YEAR_10000 - 1}"
+    return f"CASE WHEN {usual} THEN {_clocked(f'epoch_us({value})', zone)} ELSE {_far(_exact(value), zone)} END"
+
+
+def _clocked(micros: str, zone: str, date: str = "%Y-%m-%d") -> str:
+    moment = f"make_timestamp({micros})"
+    fraction = f"CASE WHEN {micros} % 1000000 = 0 THEN '' ELSE strftime({moment}, '.%f') END"
+    return f"strftime({moment}, '{date}T%H:%M:%S') || {fraction} || {text(zone)}"
+
+
+def _exact(value: str) -> str:
+    """DuckDB takes the greatest number for infinity, and has no microseconds of it."""
+    most = f"CASE WHEN {value} > make_timestamp(0) THEN {MOST} ELSE {-MOST} END"
+    return f"coalesce(epoch_us({value}), CASE WHEN {value} IS NOT NULL THEN {most} END)"
+
+
+def _far(micros: str, zone: str) -> str:
+    """Of a year that four digits do not hold: the time of day, month and day of the same moment of other 400 years."""
+    near = f"(({micros} % {CYCLE} + {CYCLE}) % {CYCLE})"
+    return f"{_year(micros, near)} || {_clocked(near, zone, '-%m-%d')}"
+
+
+def _year(micros: str, near: str) -> str:
+    year = f"(year(make_timestamp({near})) + ({micros}::HUGEINT - {near}) // {CYCLE} * {CYCLE_YEARS})::BIGINT"
+    return f"CASE {year} WHEN 0 THEN '0000' ELSE format('{{:+05d}}', {year}) END"
+
+
+def _day(value: str) -> str:
+    """The days of a date that has another form than four digits, two and two."""
+    micros = f"(({value} - DATE '1970-01-01')::HUGEINT * {DAY})"
+    near = f"(({micros} % {CYCLE} + {CYCLE}) % {CYCLE})::BIGINT"
+    far = f"{_year(micros, near)} || strftime(make_timestamp({near}), '-%m-%d')"
+    usual = f"{value} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'"
+    return f"CASE WHEN {usual} THEN CAST({value} AS VARCHAR) WHEN {value} IS NOT NULL THEN {far} END"
 
 
 def _key(value: str, type_: pa.DataType, depth: int) -> str:

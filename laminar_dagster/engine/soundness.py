@@ -8,6 +8,7 @@ from typing import Any
 
 from laminar_dagster.engine.closing import PARTITION, closed_until
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
+from laminar_dagster.engine.python_rows import python_rows
 from laminar_dagster.engine.shown import END, START, shown_columns
 from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.windows import Window
@@ -66,7 +67,7 @@ def changelog_against_table(query: Query, reader: StoreReader, commit: CommitRow
 def _faults(sql: str, files: list[DataFile]) -> Faults:
     with connection() as db:
         found = db.sql(sql).to_arrow_table()
-    return Faults(found.num_rows, sum(file.rows for file in files), found.slice(0, EXAMPLES).to_pylist())
+    return Faults(found.num_rows, sum(file.rows for file in files), python_rows(found.slice(0, EXAMPLES)))
 
 
 def sampled_window(query: Query, reader: StoreReader, commit: CommitRow, seed: int) -> Window | None:

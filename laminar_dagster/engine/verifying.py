@@ -19,6 +19,7 @@ from laminar_dagster.engine.differences import FLOATS_DIFFER_BY
 from laminar_dagster.engine.epoch_kinds import BACKFILL, FOLD
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
 from laminar_dagster.engine.late_rows import corrected_ranges
+from laminar_dagster.engine.python_rows import python_rows
 from laminar_dagster.engine.recomputing import PASSES, shows_hidden
 from laminar_dagster.engine.run import MAX_ROWS, RunOptions, ViewRun, open_view
 from laminar_dagster.engine.runtime import TOLD
@@ -273,7 +274,7 @@ def _only_in(db: DuckDBPyConnection, query: Query, one: str, other: str) -> Diff
     has_floats = any(named.type.is_float for named in query.output)
     where = f"WHERE NOT EXISTS (SELECT 1 FROM {others} b WHERE {near})" if has_floats else ""
     found = db.sql(f"SELECT a.* FROM {mine} a {where} ORDER BY ALL").to_arrow_table()
-    return Difference(found.num_rows, found.slice(0, LISTED).to_pylist())
+    return Difference(found.num_rows, python_rows(found.slice(0, LISTED)))
 
 
 def _near(column: str, is_float: bool) -> str:

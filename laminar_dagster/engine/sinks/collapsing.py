@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_dagster.engine.in_process_sql import connection, quoted
+from laminar_dagster.engine.python_rows import python_rows
 from laminar_dagster.errors import LaminarError
 from state_store.changelog import WEIGHT, data_columns
 
@@ -52,7 +53,7 @@ def refuse_present(changed: pa.Table, target: pa.Table | object, key: Sequence[s
         there = f"EXISTS (FROM target t WHERE {same_key(key)})"
         twice = db.sql(f"SELECT {_listed(key or ()) or 'TRUE'} FROM fresh c WHERE {there} LIMIT 1").to_arrow_table()
     if twice.num_rows:
-        raise not_unique(twice.to_pylist()[0] if key else {})
+        raise not_unique(python_rows(twice)[0] if key else {})
 
 
 def same_key(key: Sequence[str] | None) -> str:
@@ -63,7 +64,7 @@ def same_key(key: Sequence[str] | None) -> str:
 def _require_one(rows: pa.Table, found: pa.Table, key: Sequence[str]) -> None:
     twice = found.filter(pc.greater(found.column("live"), 1))
     if twice.num_rows:
-        raise not_unique(rows.take(twice.column(PLACE).slice(0, 1)).select(key).to_pylist()[0])
+        raise not_unique(python_rows(rows.take(twice.column(PLACE).slice(0, 1)).select(key))[0])
 
 
 def not_unique(key: dict[str, object]) -> LaminarError:
