@@ -139,5 +139,6 @@ def directed(
 ) -> Progress:
     """The clocks of an epoch that is told where the watermark goes; it still never moves back."""
     told = tuple(commits)
+    to = None if to is None else within_reach(to)
     current = {**shards, **{commit.shard: Shard(to, now) for commit in told if commit.has_rows}}
     return Progress((previous,) * len(told), current, later(previous, to))

@@ -8,7 +8,7 @@ from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.build import plan_script
 from laminar_dagster.semantics.partitions import Partitioning, in_time
 from laminar_dagster.semantics.time import CYCLE, REACH, day_to_iso, from_iso, to_iso
-from laminar_dagster.semantics.watermark import Shard, ShardPolicy
+from laminar_dagster.semantics.watermark import Shard, ShardPolicy, directed
 from laminar_dagster.semantics.windows import Calendar, Window
 
 TIMES = {
@@ -66,6 +66,7 @@ def test_partitions_of_any_year_have_names_and_an_order() -> None:
 
 def test_a_watermark_stays_in_reach() -> None:
     shard = Shard(None, 0)
+    assert directed((), None, {}, to=1 << 70, now=0).watermark == REACH - 1
     assert shard.advanced(-(1 << 63), ShardPolicy(lag=5)).watermark == -REACH
     assert shard.advanced((1 << 63) - 1, ShardPolicy(lag=5)).watermark == REACH - 1
 
