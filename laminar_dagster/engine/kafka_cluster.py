@@ -136,11 +136,12 @@ class Cluster:
 
 
 # What waiting cannot mend: the client's settings make no sense, or the cluster does not let it in.
+UNRESOLVED = "No resolvable bootstrap urls"  # for Kafka a wrong setting; names may resolve again, as brokers come back
 OF_SETTINGS = ("ConfigException", "AuthenticationException", "AuthorizationException")
 
 
 def not_answering(brokers: str, detail: str) -> LaminarError:
-    if any(name in detail for name in OF_SETTINGS):
+    if any(name in detail for name in OF_SETTINGS) and UNRESOLVED not in detail:
         return wrong_settings(brokers, detail)
     return LaminarError(
         "LMR0630",
