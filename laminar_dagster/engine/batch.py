@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.arrival import PLACE_IN_FILE, with_arrival
+from laminar_dagster.engine.column_names import held_as_named, over_held
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.sources.commits import SourceCommit, SourceFile
 from laminar_dagster.engine.sources.parquet import FILE
@@ -15,7 +16,7 @@ from laminar_dagster.engine.unique_columns import unique_columns
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.bounds import falls_back
 from laminar_dagster.plan.plan import WEIGHT_COLUMN
-from laminar_dagster.semantics.expressions import Column
+from laminar_dagster.semantics.expressions import Column, Expression
 from laminar_dagster.semantics.judging import FALLBACK
 from laminar_dagster.semantics.query import PROCESSING_TIME, Field, Input, Query
 from laminar_dagster.semantics.spark_sql import error_sql, first_reason, quoted, value_sql
@@ -152,16 +153,16 @@ def _input_frame(runtime: Runtime, entry: Input, commits: Sequence[SourceCommit]
     connector = runtime.connectors[entry.source.name]
     mine = [commit for commit in commits if commit.source == entry.source.name]
     frame = connector.frame(runtime.spark, mine)
-    own = f"{now}L" if entry.event_time == PROCESSING_TIME else f"unix_micros({value_sql(entry.event_time)})"
+    own = f"{now}L" if entry.event_time == PROCESSING_TIME else f"unix_micros({_held_value(entry.event_time)})"
     stated = f"coalesce({own}, {now}L)" if runtime.plan.query.null_event_time == FALLBACK else own
     time = _in_reach(runtime.plan.query, entry, stated)
     skew = entry.source.max_future_skew
     future = "false" if skew is None else f"coalesce({stated} > {now + skew}, false)"
-    where = "true" if entry.where is None else f"coalesce({value_sql(entry.where)}, false)"
+    where = "true" if entry.where is None else f"coalesce({_held_value(entry.where)}, false)"
     text = _is_text(entry)
     weighted = runtime.plan.query.takes_retractions
     return frame.selectExpr(
-        *(f"{value_sql(column.expression)} AS {quoted(column.name)}" for column in entry.columns),
+        *(f"{_held_value(column.expression)} AS {quoted(column.name)}" for column in entry.columns),
         f"{time} AS {TIME}",
         f"{stated} AS {STATED}",
         f"{own} IS NULL AS {TIMELESS}",
@@ -186,19 +187,24 @@ def _in_reach(query: Query, entry: Input, time: str) -> str:
     return f"CASE WHEN {time} >= -{REACH}L AND {time} < {REACH}L THEN {time} END"
 
 
+def _held_value(expression: Expression) -> str:
+    return value_sql(over_held(expression))
+
+
 def _original(fields: Sequence[Field], text: bool) -> str:
     """The text as it came, NULL where a message has none; where there is no text, the columns."""
-    return RAW if text else AS_JSON.format(columns=", ".join(quoted(field.name) for field in fields))
+    return RAW if text else AS_JSON.format(columns=", ".join(held_as_named(field.name) for field in fields))
 
 
 def _failure(entry: Input) -> str | None:
     """Why a row of this input has no value in one of the columns that the query reads, if it can fail at all."""
-    expressions = [column.expression for column in entry.columns if not isinstance(column.expression, Column)]
+    computed = [column.expression for column in entry.columns if not isinstance(column.expression, Column)]
+    expressions = [over_held(expression) for expression in computed]
     reasons = [reason for e in expressions if (reason := error_sql(e))]
     if entry.where is None:
         return first_reason(reasons)
-    own = error_sql(entry.where)
-    guarded = [f"CASE WHEN {value_sql(entry.where)} THEN {reason} END" for reason in reasons]
+    own = error_sql(over_held(entry.where))
+    guarded = [f"CASE WHEN {_held_value(entry.where)} THEN {reason} END" for reason in reasons]
     return first_reason([*([own] if own else []), *guarded])
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from laminar_dagster.engine.column_names import CHANGE_END
 from laminar_dagster.engine.in_process_sql import connection, parquet
 from laminar_dagster.engine.insertions import insertions_schema, insertions_sql
 from laminar_dagster.engine.runtime import Runtime
@@ -22,10 +23,10 @@ from state_store.format import TIMESTAMP
 def write_changes(
     runtime: Runtime, changes: pa.Table, *, now: int, watermark: int | None, first: int = 0
 ) -> list[DataFile]:
-    """`changes` has `_op`, the data, and, where there are windows, the end of the result's as microseconds: `_end`."""
+    """`changes` has `_op`, the data, and, where there are windows, CHANGE_END: where the result's ends."""
     rows, ops = changes.num_rows, changes.column("_op")
     if runtime.plan.query.window is not None:
-        times = changes.column("_end").cast(pa.int64()).cast(TIMESTAMP)
+        times = changes.column(CHANGE_END).cast(pa.int64()).cast(TIMESTAMP)
     else:
         times = pa.repeat(pa.scalar(watermark, TIMESTAMP), rows)
     head = {
@@ -52,7 +53,7 @@ def write_insertions(
         rows = pq.ParquetFile(root / file.path).read()
         changes = rows.append_column("_op", pa.repeat("+I", rows.num_rows))
         if runtime.plan.query.window is not None:
-            changes = changes.append_column("_end", rows.column(END))
+            changes = changes.append_column(CHANGE_END, rows.column(END))
         files += write_changes(runtime, changes, now=now, watermark=watermark, first=seq)
         seq += rows.num_rows
     return files

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from laminar_dagster.engine.column_names import OWN
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
 from laminar_dagster.errors import LaminarError
 from state_store import DataFile, DeltaDirectory, StoreWriter
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 65_536
 FILE_ROWS = 1_000_000
 FROM_THE_BEGINNING = (0, 0)
+# Beside data columns that may have any name.
+SUMMED = OWN + "summed"
 
 
 @dataclass(frozen=True)
@@ -112,16 +115,18 @@ def _snapshot(
     schema = _inside(table)
     names = data_columns(schema.names)
     data = ", ".join(map(quoted, names))
+    weight, last, times, copy = (quoted(name) for name in (SUMMED, OWN + "last", OWN + "times", OWN + "copy"))
     place = f"({EPOCH} * {1 << 32} + {SEQ})"
     found = db.sql(
         f"""WITH sums AS (
-                SELECT {data}, sum({WEIGHT})::BIGINT AS weight, max({place}) FILTER ({WEIGHT} > 0) AS place,
-                    arg_max({{'event': {EVENT_TIME}, 'emitted': {EMITTED_AT}}}, {place}) FILTER ({WEIGHT} > 0) AS times
+                SELECT {data}, sum({WEIGHT})::BIGINT AS {weight}, max({place}) FILTER ({WEIGHT} > 0) AS {last},
+                    arg_max({{'event': {EVENT_TIME}, 'emitted': {EMITTED_AT}}}, {place})
+                        FILTER ({WEIGHT} > 0) AS {times}
                 FROM {_source(table, files)} WHERE {EPOCH} <= {epoch}
                 GROUP BY {data} HAVING sum({WEIGHT}) <> 0
-            ), copies AS (SELECT *, unnest(range(greatest(weight, 1))) AS copy FROM sums)
-            SELECT weight, times.event AS {EVENT_TIME}, times.emitted AS {EMITTED_AT}, {data} FROM copies
-            ORDER BY place, copy"""
+            ), copies AS (SELECT *, unnest(range(greatest({weight}, 1))) AS {copy} FROM sums)
+            SELECT {weight}, {times}.event AS {EVENT_TIME}, {times}.emitted AS {EMITTED_AT}, {data} FROM copies
+            ORDER BY {last}, {copy}"""
     )
     seq = 0
     for chunk in found.to_arrow_reader(CHUNK_ROWS):
@@ -138,7 +143,7 @@ def _snapshot(
 
 
 def _refuse_negative(chunk: pa.RecordBatch, table: DeltaDirectory) -> None:
-    if chunk.num_rows and pc.min(chunk.column("weight")).as_py() < 0:
+    if chunk.num_rows and pc.min(chunk.column(SUMMED)).as_py() < 0:
         raise LaminarError(
             "LMR0413",
             "the changelog deletes rows that it never inserted",

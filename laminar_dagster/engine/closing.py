@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_dagster.engine.batch import JSON_OPTIONS
+from laminar_dagster.engine.column_names import REASON
 from laminar_dagster.engine.gap_fill import FILLED, KEPT, fill_gaps
 from laminar_dagster.engine.ranking import rank_sql, ranked
 from laminar_dagster.engine.runtime import Carried, Runtime
@@ -49,7 +50,7 @@ class Closing:
     that nothing needs any more, `live` those that the epoch adds; `opened`, `closed` and `touched` are windows (of
     sessions: none, they have their timers in the state itself). Where gaps are filled, `merged` also has what closed
     before, and no window that is filled starts before `filled_from`. `results` stand in for `merged` where they came
-    with the state: the output's columns, its partition, `_reason`. `replaces_timers`: `opened` are
+    with the state: the output's columns, its partition, REASON. `replaces_timers`: `opened` are
     all there are. `ended` is how many sessions closed.
     """
 
@@ -111,7 +112,7 @@ def emit(runtime: Runtime, closing: Closing, now: int) -> Emitted:
 
 
 def _write_at_hand(runtime: Runtime, results: pa.Table, now: int) -> Emitted:
-    good = results.filter(pc.is_null(results.column("_reason"))).drop_columns(["_reason"])
+    good = results.filter(pc.is_null(results.column(REASON))).drop_columns([REASON])
     files = write_table(runtime, f.OUTPUT, with_constants(good, _constants(runtime, now)), PARTITION)
     return Emitted(files, [], rows=good.num_rows)
 

@@ -17,6 +17,7 @@ from typing import Any
 from laminar_dagster.engine.batch import TIME, read
 from laminar_dagster.engine.changelog import begin_changelog, write_changes
 from laminar_dagster.engine.closing import Closing, Emitted, closed_until, partition_of
+from laminar_dagster.engine.column_names import CHANGE_START, HIGH, LOW
 from laminar_dagster.engine.corrected_failures import new_failures
 from laminar_dagster.engine.correction_rows import Both, Corrected, corrections, everything
 from laminar_dagster.engine.epoch_kinds import FOLD
@@ -97,7 +98,7 @@ class Result:
         changes = self.corrected.found.changes
         if query.window is None or not changes.num_rows:
             return {}
-        starts, ops = changes.column("_start").to_pylist(), changes.column("_op").to_pylist()
+        starts, ops = changes.column(CHANGE_START).to_pylist(), changes.column("_op").to_pylist()
         found: dict[str, Counter[str]] = {}
         for (start, op), count in Counter(zip(starts, ops, strict=True)).items():
             found.setdefault(partition_of(start, query.partition), Counter())[op] += count
@@ -301,8 +302,8 @@ def _account(runtime: Runtime, result: Result) -> dict[str, Any]:
     """Which windows were computed anew (those that overlap the ranges; sessions as they are), and what changed."""
     found: dict[str, Any] = {"ranges": [[r.start, r.end] for r in result.ranges]}
     if result.corrected.sessions is not None:
-        bounds = result.corrected.sessions.spans.select(["low", "high"]).to_pylist()
-        found["sessions"] = [[r.start, r.end] for r in joined(Window(b["low"], b["high"]) for b in bounds)]
+        bounds = result.corrected.sessions.spans.select([LOW, HIGH]).to_pylist()
+        found["sessions"] = [[r.start, r.end] for r in joined(Window(b[LOW], b[HIGH]) for b in bounds)]
     return {**found, "partitions": result.by_partition(runtime.plan.query)}
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from laminar_dagster.engine.differences import COPIES, PLACE, Difference, Scope, compared, multiset_difference
+from laminar_dagster.engine.column_names import CHANGE_END, CHANGE_START, COPIES, HIGH, LOW, OWN, PASSES, REASON
+from laminar_dagster.engine.differences import PLACE, Difference, Scope, compared, multiset_difference
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
-from laminar_dagster.engine.recomputing import PASSES, shows_hidden
+from laminar_dagster.engine.recomputing import shows_hidden
 from laminar_dagster.engine.shown import END, START, ShownColumns, shown_columns
 from laminar_dagster.plan.plan import key_column
 from laminar_dagster.semantics.query import Query
@@ -20,6 +21,8 @@ from laminar_dagster.semantics.windows import Session, Window
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+_FILE, _ROW, _PATH, _COPY = (quoted(OWN + name) for name in ("file", "row", "path", "copy"))
+_REASON, _PASSES = quoted(REASON), quoted(PASSES)
 NOTHING = pa.table({"_op": pa.array([], pa.string())})
 
 
@@ -89,15 +92,15 @@ def _load(
 ) -> None:
     """All rows, each with its place; and whether HAVING lets it be seen."""
     if any_file is None:
-        none = f"NULL::BIGINT AS {START}, NULL::BIGINT AS {END}, '' AS _file, 0::BIGINT AS _row"
-        db.execute(f"CREATE TEMP TABLE {name} AS SELECT {none}, true AS {PASSES} LIMIT 0")
+        none = f"NULL::BIGINT AS {START}, NULL::BIGINT AS {END}, '' AS {_FILE}, 0::BIGINT AS {_ROW}"
+        db.execute(f"CREATE TEMP TABLE {name} AS SELECT {none}, true AS {_PASSES} LIMIT 0")
         return
     wanted = ", ".join(quoted(column) for column in columns.all)
     rows = f"FROM {parquet(files or [any_file], *PLACE)}{'' if files else ' LIMIT 0'}"
-    passes = f"{PASSES} IS TRUE" if shows_hidden and files else "true"
+    passes = f"{_PASSES} IS TRUE" if shows_hidden and files else "true"
     db.execute(
         f"""CREATE TEMP TABLE {name} AS
-            SELECT {wanted}, filename AS _file, file_row_number AS _row, {passes} AS {PASSES} {rows}"""
+            SELECT {wanted}, {_PATH} AS {_FILE}, file_row_number AS {_ROW}, {passes} AS {_PASSES} {rows}"""
     )
 
 
@@ -123,11 +126,12 @@ def _choose_sessions(db: DuckDBPyConnection, query: Query, columns: ShownColumns
     for name in ("shown_rows", "anew_rows"):
         db.execute(
             f"""CREATE TEMP TABLE chosen_{name} AS SELECT t.* FROM {name} t
-                JOIN spans s ON s.side = '{name}' AND s.chosen AND s.file = t._file AND s.place = t._row
-                WHERE t.{PASSES}"""
+                JOIN spans s ON s.side = '{name}' AND s.chosen AND s.file = t.{_FILE} AND s.place = t.{_ROW}
+                WHERE t.{_PASSES}"""
         )
+    bounds = [f"low AS {quoted(LOW)}", f"high AS {quoted(HIGH)}"]
     named = [f"k{i} AS {quoted(query.keys[i].name)}" for i in range(keys)]
-    spans = db.sql(f"SELECT {', '.join(['low', 'high', *named])} FROM spans WHERE chosen AND is_new").to_arrow_table()
+    spans = db.sql(f"SELECT {', '.join([*bounds, *named])} FROM spans WHERE chosen AND is_new").to_arrow_table()
     return Sessions(_places(db, "open_before"), _places(db, "open_anew"), spans)
 
 
@@ -136,12 +140,13 @@ def _load_spans(db: DuckDBPyConnection, columns: ShownColumns, both: Both, keys:
     if both.shown or both.anew:
         named = "".join(f", {quoted(columns.keys[i])} AS k{i}" for i in range(keys))
         parts += [
-            f"SELECT '{side}' AS side, _file AS file, _row AS place, {START} AS low, {END} AS high{named} FROM {side}"
+            f"SELECT '{side}' AS side, {_FILE} AS file, {_ROW} AS place, {START} AS low, {END} AS high{named} "
+            f"FROM {side}"
             for side in ("shown_rows", "anew_rows")
         ]
     named = "".join(f", {key_column(i)} AS k{i}" for i in range(keys))
     parts += [
-        f"SELECT '{side}' AS side, filename AS file, file_row_number AS place, pane_start AS low, pane_end AS high"
+        f"SELECT '{side}' AS side, {_PATH} AS file, file_row_number AS place, pane_start AS low, pane_end AS high"
         f"{named} FROM {parquet(files, *PLACE)}"
         for side, files in (("open_before", both.open_before), ("open_anew", both.open_anew))
         if files
@@ -171,7 +176,7 @@ def _difference(db: DuckDBPyConnection, query: Query, columns: ShownColumns, bot
     if not query.tells_results_apart:
         return _of_rows(db, columns, both, like)
     db.execute("CREATE TEMP TABLE old AS SELECT * FROM chosen_shown_rows")
-    computed = f"SELECT * EXCLUDE (_file, _row, {PASSES}), NULL AS _reason FROM chosen_anew_rows"
+    computed = f"SELECT * EXCLUDE ({_FILE}, {_ROW}, {_PASSES}), NULL AS {_REASON} FROM chosen_anew_rows"
     db.execute(f"CREATE TEMP TABLE results AS {computed}")
     near = frozenset(named.name for named in query.output if named.type.is_float)
     return compared(db, columns, Scope(near=near), like)
@@ -180,17 +185,18 @@ def _difference(db: DuckDBPyConnection, query: Query, columns: ShownColumns, bot
 def _of_rows(db: DuckDBPyConnection, columns: ShownColumns, both: Both, like: pa.Schema) -> Difference:
     """Rows that are results of their own: how often each is there, and how often it should be."""
     names = ", ".join(map(quoted, columns.all))
-    signed = (
-        f"SELECT {names}, 1 AS copy FROM chosen_anew_rows UNION ALL SELECT {names}, -1 AS copy FROM chosen_shown_rows"
+    anew, shown = (
+        f"SELECT {names}, {copy} AS {_COPY} FROM chosen_{n}_rows" for n, copy in (("anew", 1), ("shown", -1))
     )
-    copies = f"sum(copy)::BIGINT AS {COPIES}"
-    summed = db.sql(f"SELECT {names}, {copies} FROM ({signed}) GROUP BY ALL HAVING sum(copy) <> 0").to_arrow_table()
+    signed = f"{anew} UNION ALL {shown}"
+    copies = f"sum({_COPY})::BIGINT AS {quoted(COPIES)}"
+    summed = db.sql(f"SELECT {names}, {copies} FROM ({signed}) GROUP BY ALL HAVING sum({_COPY}) <> 0").to_arrow_table()
     types = {entry.name: entry.type for entry in like}
     typed = summed.cast(pa.schema([pa.field(f.name, types.get(f.name, f.type)) for f in summed.schema]))
     found = multiset_difference(columns.all, typed, both.shown)
     changes = found.changes
     if columns.has_window:
-        changes = changes.append_column("_start", changes[START]).append_column("_end", changes[END])
+        changes = changes.append_column(CHANGE_START, changes[START]).append_column(CHANGE_END, changes[END])
     return Difference(changes, found.rows, found.touched)
 
 

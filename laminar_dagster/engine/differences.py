@@ -12,15 +12,22 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
+from laminar_dagster.engine.column_names import CHANGE_END, CHANGE_START, COPIES, NEW, OWN, REASON
+from laminar_dagster.engine.in_process_sql import connection, parquet, quoted, text
 from laminar_dagster.engine.shown import END, START, ShownColumns
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-PLACE = ("filename = true", "file_row_number = true")
+_PATH = quoted(OWN + "path")
+PLACE = (f"filename = {text(OWN + 'path')}", "file_row_number = true")
 # How many of a row come, less those that go.
-COPIES = "_copies"
+_COPIES = quoted(COPIES)
+_REASON, _NEW, _START, _END = map(quoted, (REASON, NEW, CHANGE_START, CHANGE_END))
+_FILE, _ROW, _OLD, _KEPT, _DIFFERS, _GONE, _COME, _THERE, _AT, _SEEN, _RANK, _HALF = (
+    quoted(OWN + name)
+    for name in ("file", "row", "old", "kept", "differs", "gone", "come", "there", "at", "seen", "rank", "half")
+)
 FLOATS_DIFFER_BY = 1e-9
 OPS = {"-D": 0, "-U": 1, "+U": 1, "+I": 2}
 
@@ -63,7 +70,7 @@ def compared(db: DuckDBPyConnection, columns: ShownColumns, scope: Scope, like: 
     """The tables `old` (rows that are shown, with their `_file` and `_row`) and `results`, held against each other."""
     _pair(db, columns, scope)
     changes = db.sql(_changes_sql(columns)).to_arrow_table()
-    touched = [str(name) for (name,) in db.sql("SELECT DISTINCT _file FROM pairs WHERE _gone").fetchall()]
+    touched = [str(name) for (name,) in db.sql(f"SELECT DISTINCT {_FILE} FROM pairs WHERE {_GONE}").fetchall()]
     rows = db.sql(_rows_sql(columns, touched)).to_arrow_table()
     return Difference(_as(changes, like), _as(rows, like), touched)
 
@@ -77,10 +84,10 @@ def multiset_difference(names: Sequence[str], summed: pa.Table, files: Sequence[
     with connection() as db:
         db.register("summed", summed)
         _load_gone(db, names, files)
-        come = f"SELECT {data} FROM (SELECT *, unnest(range({COPIES})) FROM summed WHERE {COPIES} > 0)"
+        come = f"SELECT {data} FROM (SELECT *, unnest(range({_COPIES})) FROM summed WHERE {_COPIES} > 0)"
         changes = f"SELECT '-D' AS _op, {data} FROM gone UNION ALL SELECT '+I', * FROM ({come})"
         changed = db.sql(f"{changes} ORDER BY _op DESC, {data}").to_arrow_table()
-        touched = [str(name) for (name,) in db.sql("SELECT DISTINCT _file FROM gone").fetchall()]
+        touched = [str(name) for (name,) in db.sql(f"SELECT DISTINCT {_FILE} FROM gone").fetchall()]
         rows = db.sql(_left_sql(data, come, touched)).to_arrow_table()
     return Difference(_as(changed, summed.schema), _as(rows, summed.schema), touched)
 
@@ -88,16 +95,16 @@ def multiset_difference(names: Sequence[str], summed: pa.Table, files: Sequence[
 def _load_gone(db: DuckDBPyConnection, names: Sequence[str], files: Sequence[str]) -> None:
     """The rows of the table that go, each with its place, as `gone`."""
     shown = ", ".join(f"t.{quoted(name)}" for name in names)
-    place = "t.filename AS _file, t.file_row_number AS _row"
-    going = db.sql(f"SELECT 1 FROM summed WHERE {COPIES} < 0 LIMIT 1").fetchall()
+    place = f"t.{_PATH} AS {_FILE}, t.file_row_number AS {_ROW}"
+    going = db.sql(f"SELECT 1 FROM summed WHERE {_COPIES} < 0 LIMIT 1").fetchall()
     if not files or not going:
-        db.execute("CREATE TEMP TABLE gone AS SELECT *, '' AS _file, 0::BIGINT AS _row FROM summed WHERE false")
+        db.execute(f"CREATE TEMP TABLE gone AS SELECT *, '' AS {_FILE}, 0::BIGINT AS {_ROW} FROM summed WHERE false")
         return
     db.execute(
         f"""CREATE TEMP TABLE gone AS
             SELECT {shown}, {place} FROM {parquet(files, *PLACE)} t JOIN summed s ON {_same("t", "s", names)}
-            WHERE s.{COPIES} < 0
-            QUALIFY row_number() OVER (PARTITION BY {shown}) <= -s.{COPIES}"""
+            WHERE s.{_COPIES} < 0
+            QUALIFY row_number() OVER (PARTITION BY {shown}) <= -s.{_COPIES}"""
     )
 
 
@@ -109,14 +116,14 @@ def _load_old(
     if not files:
         none = results.slice(0, 0)
         db.register("nothing", none)
-        db.execute(f"CREATE TEMP TABLE old AS SELECT {wanted}, '' AS _file, 0::BIGINT AS _row FROM nothing t")
+        db.execute(f"CREATE TEMP TABLE old AS SELECT {wanted}, '' AS {_FILE}, 0::BIGINT AS {_ROW} FROM nothing t")
         return
     by = columns.keys if scope.by_key else columns.identity
     open_ones = "true" if scope.open_after is None else f"t.{END} > {scope.open_after}"
     same = _same("t", "s", by)
     db.execute(
         f"""CREATE TEMP TABLE old AS
-            SELECT {wanted}, t.filename AS _file, t.file_row_number AS _row FROM {parquet(files, *PLACE)} t
+            SELECT {wanted}, t.{_PATH} AS {_FILE}, t.file_row_number AS {_ROW} FROM {parquet(files, *PLACE)} t
             WHERE {open_ones} AND EXISTS (SELECT 1 FROM results s WHERE {same})"""
     )
 
@@ -131,11 +138,13 @@ def _pair(db: DuckDBPyConnection, columns: ShownColumns, scope: Scope) -> None:
         moves = f"(({moves.format(end=f'o.{END}')}) IS TRUE OR ({moves.format(end=f'n.{END}')}) IS TRUE)"
     db.execute(
         f"""CREATE TEMP TABLE pairs AS
-            SELECT *, _old AND (NOT _kept OR _differs) AS _gone, _kept AND (NOT _old OR _differs) AS _come
+            SELECT *, {_OLD} AND (NOT {_KEPT} OR {_DIFFERS}) AS {_GONE},
+                {_KEPT} AND (NOT {_OLD} OR {_DIFFERS}) AS {_COME}
             FROM (
-                SELECT {old}, {new}, o._file, o._row, o._file IS NOT NULL AS _old, n._there IS NOT NULL AS _kept,
-                    ({differs}) AS _differs
-                FROM old o FULL OUTER JOIN (SELECT *, true AS _there FROM results WHERE _reason IS NULL) n
+                SELECT {old}, {new}, o.{_FILE}, o.{_ROW}, o.{_FILE} IS NOT NULL AS {_OLD},
+                    n.{_THERE} IS NOT NULL AS {_KEPT},
+                    ({differs}) AS {_DIFFERS}
+                FROM old o FULL OUTER JOIN (SELECT *, true AS {_THERE} FROM results WHERE {_REASON} IS NULL) n
                 ON {_same("o", "n", columns.identity)}
                 WHERE {moves}
             )"""
@@ -157,51 +166,51 @@ def _changes_sql(columns: ShownColumns) -> str:
     seen = " OR ".join(differs) or "false"
     old, new = (_data_sql(columns, side) for side in ("o", "n"))
     order = ", ".join(quoted(f"{side} {name}") for name in columns.identity for side in "no") or "true"
-    numbered = f"SELECT *, row_number() OVER (ORDER BY {order}) AS _at, ({seen}) AS _seen FROM pairs"
+    numbered = f"SELECT *, row_number() OVER (ORDER BY {order}) AS {_AT}, ({seen}) AS {_SEEN} FROM pairs"
     return f"""
         WITH numbered AS ({numbered})
-        SELECT * EXCLUDE (_rank, _at, _half) FROM (
-            SELECT {OPS["-D"]} AS _rank, _at, 0 AS _half, '-D' AS _op, {old} FROM numbered WHERE _gone AND NOT _come
+        SELECT * EXCLUDE ({_RANK}, {_AT}, {_HALF}) FROM (
+            SELECT {OPS["-D"]} AS {_RANK}, {_AT}, 0 AS {_HALF}, '-D' AS _op, {old}
+            FROM numbered WHERE {_GONE} AND NOT {_COME}
             UNION ALL
-            SELECT {OPS["-U"]}, _at, 0, '-U', {old} FROM numbered WHERE _gone AND _come AND _seen
+            SELECT {OPS["-U"]}, {_AT}, 0, '-U', {old} FROM numbered WHERE {_GONE} AND {_COME} AND {_SEEN}
             UNION ALL
-            SELECT {OPS["+U"]}, _at, 1, '+U', {new} FROM numbered WHERE _gone AND _come AND _seen
+            SELECT {OPS["+U"]}, {_AT}, 1, '+U', {new} FROM numbered WHERE {_GONE} AND {_COME} AND {_SEEN}
             UNION ALL
-            SELECT {OPS["+I"]}, _at, 0, '+I', {new} FROM numbered WHERE _come AND NOT _gone
-        ) ORDER BY _rank, _at, _half"""
+            SELECT {OPS["+I"]}, {_AT}, 0, '+I', {new} FROM numbered WHERE {_COME} AND NOT {_GONE}
+        ) ORDER BY {_RANK}, {_AT}, {_HALF}"""
 
 
 def _data_sql(columns: ShownColumns, side: str) -> str:
     data = [f"{quoted(f'{side} {name}')} AS {quoted(name)}" for name in columns.data]
     bounds = [(quoted(f"{side} {name}") if columns.has_window else "NULL::BIGINT") for name in (START, END)]
-    return ", ".join([*data, f"{bounds[0]} AS _start", f"{bounds[1]} AS _end"])
+    return ", ".join([*data, f"{bounds[0]} AS {_START}", f"{bounds[1]} AS {_END}"])
 
 
 def _rows_sql(columns: ShownColumns, touched: Sequence[str]) -> str:
     """What the touched files hold when the old rows are out, and the new rows."""
     new = ", ".join(f"{quoted('n ' + name)} AS {quoted(name)}" for name in columns.all)
-    come = (
-        f"SELECT {new}, NULL::BIGINT AS _epoch, NULL::TIMESTAMPTZ AS _emitted_at, true AS _new FROM pairs WHERE _come"
-    )
+    added = f"NULL::BIGINT AS _epoch, NULL::TIMESTAMPTZ AS _emitted_at, true AS {_NEW}"
+    come = f"SELECT {new}, {added} FROM pairs WHERE {_COME}"
     if not touched:
         return come
     stay = ", ".join(f"t.{quoted(name)}" for name in columns.all)
     return f"""
-        SELECT {stay}, t._epoch, t._emitted_at, false AS _new FROM {parquet(touched, *PLACE)} t
+        SELECT {stay}, t._epoch, t._emitted_at, false AS {_NEW} FROM {parquet(touched, *PLACE)} t
         WHERE NOT EXISTS (
-            SELECT 1 FROM pairs p WHERE p._gone AND p._file = t.filename AND p._row = t.file_row_number
+            SELECT 1 FROM pairs p WHERE p.{_GONE} AND p.{_FILE} = t.{_PATH} AND p.{_ROW} = t.file_row_number
         )
         UNION ALL {come}"""
 
 
 def _left_sql(data: str, come: str, touched: Sequence[str]) -> str:
     """What the touched files hold when `gone` is out, and the new rows."""
-    new = f"SELECT *, NULL::BIGINT AS _epoch, NULL::TIMESTAMPTZ AS _emitted_at, true AS _new FROM ({come})"
+    new = f"SELECT *, NULL::BIGINT AS _epoch, NULL::TIMESTAMPTZ AS _emitted_at, true AS {_NEW} FROM ({come})"
     if not touched:
         return new
     return f"""
-        SELECT {data}, _epoch, _emitted_at, false AS _new FROM {parquet(touched, *PLACE)} t
-        WHERE NOT EXISTS (SELECT 1 FROM gone g WHERE g._file = t.filename AND g._row = t.file_row_number)
+        SELECT {data}, _epoch, _emitted_at, false AS {_NEW} FROM {parquet(touched, *PLACE)} t
+        WHERE NOT EXISTS (SELECT 1 FROM gone g WHERE g.{_FILE} = t.{_PATH} AND g.{_ROW} = t.file_row_number)
         UNION ALL {new}"""
 
 

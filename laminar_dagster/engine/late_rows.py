@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from laminar_dagster.engine.column_names import HIGH, LOW
 from laminar_dagster.engine.epoch_kinds import BACKFILL, CHECK, FOLD
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted, text
 from laminar_dagster.engine.runtime import Runtime
@@ -129,13 +130,13 @@ def corrected_ranges(commit: CommitRow) -> list[Window]:
 def taken_by_sessions(runtime: Runtime, planned: PlanRow, taken: Taken, sessions: pa.Table) -> Taken:
     """Also marked: rows that count and lie in a session that is computed anew.
 
-    `sessions` has their bounds, `low` and `high`, and their keys under the names that the side output has.
+    `sessions` has their bounds, LOW and HIGH, and their keys under the names that the side output has.
     """
-    keys = [name for name in sessions.column_names if name not in ("low", "high")]
+    keys = [name for name in sessions.column_names if name not in (LOW, HIGH)]
     with side_output(runtime, planned) as db:
         db.register("sessions", sessions)
         types = dict(db.sql("SELECT column_name, column_type FROM (DESCRIBE sessions)").fetchall())
-        tests = ["epoch_us(t.event_time) BETWEEN s.low AND s.high - 1"]
+        tests = [f"epoch_us(t.event_time) BETWEEN s.{quoted(LOW)} AND s.{quoted(HIGH)} - 1"]
         tests += [f"{_key_sql(name, types[name])} IS NOT DISTINCT FROM s.{quoted(name)}" for name in keys]
         inside = f"EXISTS (SELECT 1 FROM sessions s WHERE {' AND '.join(tests)})"
         found = _places(db, _all_of(LATE, taken.counts, inside))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.changelog import write_changes, write_insertions
 from laminar_dagster.engine.closing import Emitted
-from laminar_dagster.engine.differences import COPIES, multiset_difference
+from laminar_dagster.engine.column_names import COPIES
+from laminar_dagster.engine.differences import multiset_difference
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.updating import write_rows
 from laminar_dagster.engine.writing import nullable, write_frame
@@ -48,7 +49,7 @@ def _changed(runtime: Runtime, planned: PlanRow, kept: DataFrame, watermark: int
     query = runtime.plan.query
     names = [named.name for named in query.output]
     weighted = kept.selectExpr(*_selected(query), WEIGHT_COLUMN)
-    summed = runtime.aggregated(weighted, [quoted(name) for name in names], {COPIES: f"sum({WEIGHT_COLUMN})"})
+    summed = runtime.aggregated(weighted, [quoted(name) for name in names], {quoted(COPIES): f"sum({WEIGHT_COLUMN})"})
     table = runtime.store.table(f.OUTPUT)
     shown = table.files_at(planned.tables[f.OUTPUT])
     files = dict(zip(table.absolute(shown), shown, strict=True))

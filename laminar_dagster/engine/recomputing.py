@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.batch import TIME
+from laminar_dagster.engine.column_names import PASSES
 from laminar_dagster.engine.epoch_kinds import CHECK, TICK
 from laminar_dagster.engine.late_rows import COPIES
 from laminar_dagster.engine.retained import retained, tables_of_views
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 RunEpoch = Callable[[Runtime, PlanRow], CommitRow]
 # Of a session that HAVING leaves out it must be known all the same which others it has swallowed.
-PASSES = "_passes"
 NO_LIMIT = 1 << 62
 
 

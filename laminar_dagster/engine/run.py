@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from laminar_dagster.engine.column_names import with_numbered_columns
 from laminar_dagster.engine.committed import open_timers, positions
 from laminar_dagster.engine.correction import (
     CORRECTION,
@@ -26,7 +27,7 @@ from laminar_dagster.engine.maintenance import maintain_after_epoch
 from laminar_dagster.engine.pending import pending
 from laminar_dagster.engine.quotas import up_to_the_limits
 from laminar_dagster.engine.runtime import TOLD, WAITING, Carried, Clocks, Runtime, Told
-from laminar_dagster.engine.same_query import require_same_query, standing
+from laminar_dagster.engine.same_query import require_fingerprint, standing
 from laminar_dagster.engine.side_output import pinned_options
 from laminar_dagster.engine.sinks.delivering import Deliveries
 from laminar_dagster.engine.sinks.targets import Surroundings
@@ -97,7 +98,7 @@ def open_view(
     writer = StoreWriter(data.absolute() / plan.query.view, lock=options.lock, after_write=options.after_write)
     with writer as store:
         connectors = {i.source.name: connect(i.source, project, data.absolute()) for i in plan.query.inputs}
-        runtime = Runtime(plan, fingerprint(plan), spark, store, connectors)
+        runtime = Runtime(with_numbered_columns(plan), fingerprint(plan), spark, store, connectors)
         surroundings = Surroundings(project.absolute(), store.after_write)
         deliveries = Deliveries(plan.query, store.root, surroundings, lambda: spark)
         try:
@@ -121,7 +122,7 @@ class ViewRun:
         commit = tail.commit
         if commit is None:
             return
-        require_same_query(self.runtime.plan, commit, commit)
+        require_fingerprint(self.runtime.fingerprint, self.runtime.plan.query, commit, commit)
         self.runtime.clocks = Clocks.from_json(commit.watermark, commit.shards)
         reader = self.runtime.store.reader()
         self.runtime.positions = positions(reader, commit)
@@ -184,7 +185,7 @@ class ViewRun:
         if self.options.replan and self._untouched(planned):
             self.runtime.store.cancel(planned)
             return None
-        require_same_query(self.runtime.plan, planned, self.last)
+        require_fingerprint(self.runtime.fingerprint, self.runtime.plan.query, planned, self.last)
         _same_settings(self.runtime, planned, standing(self.last))
         self._require_sources(pinned_commits(planned))
         require_as_taken(self.runtime.connectors, pinned_commits(planned), planned.sources["positions"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.fingerprint import fingerprint
 from laminar_dagster.plan.plan import Plan
+from laminar_dagster.semantics.query import Query
 from laminar_dagster.semantics.time import to_iso
 from state_store import CommitRow, PlanRow, StoreReader
 from state_store.epochs import Tail
@@ -15,10 +16,13 @@ from state_store.epochs import Tail
 
 def require_same_query(plan: Plan, built: CommitRow | PlanRow | None, last: CommitRow | None) -> None:
     """Refuse an epoch, committed or planned, of another query. `last`: what is committed."""
-    mine = fingerprint(plan)
+    require_fingerprint(fingerprint(plan), plan.query, built, last)
+
+
+def require_fingerprint(mine: str, query: Query, built: CommitRow | PlanRow | None, last: CommitRow | None) -> None:
+    """The same, where the fingerprint is known: the plan as the engine runs it has other columns, and so another."""
     if built is None or built.fingerprint == mine:
         return
-    query = plan.query
     decided = f"; EMIT {query.emit.sql} was chosen for sink {query.emit_for}" if query.emit_for else ""
     raise LaminarError(
         "LMR0405",

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from laminar_dagster.engine.batch import TIME, Batch
 from laminar_dagster.engine.closing import Closing, closed_until, finish, partition_sql
+from laminar_dagster.engine.column_names import REASON, STATE
 from laminar_dagster.engine.differences import Scope
 from laminar_dagster.engine.merging import matching
 from laminar_dagster.engine.partials import (
@@ -32,11 +33,12 @@ from laminar_dagster.engine.partials import (
 from laminar_dagster.engine.revising import Change, Revised, moves_sql
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.session import functions_of, observation_for
-from laminar_dagster.engine.shown import shown_sql
+from laminar_dagster.engine.shown import reason_sql, shown_sql
 from laminar_dagster.engine.writing import BROUGHT_ROWS, nullable, write_frame, write_table
 from laminar_dagster.plan.plan import UPDATED_AT, partial_column
 from laminar_dagster.semantics.emit import Early
 from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.spark_sql import quoted
 from laminar_dagster.semantics.windows import Session
 from state_store import DataFile
 from state_store import format as f
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 KEY_HASH = "key_hash"
-STATE = "_state"
 
 
 @dataclass(frozen=True)
@@ -165,11 +166,13 @@ class SessionWindows:
     def _with_results(self, runtime: Runtime, sessions: DataFrame) -> DataFrame:
         """Each session's state as it is kept, and its results, should it be over: two in one pass."""
         query = runtime.plan.query
-        state = f"struct({', '.join(sessions.columns)}) AS {STATE}"
+        state = f"struct({', '.join(sessions.columns)}) AS {quoted(STATE)}"
         if not _shows_at_close(query):
             return sessions.selectExpr(state)
         named = sessions.selectExpr(state, "*", "pane_end AS window_end")
-        return finish(query, named, STATE).selectExpr(STATE, "_reason", *shown_sql(query), partition_sql(query))
+        return finish(query, named, quoted(STATE)).selectExpr(
+            quoted(STATE), reason_sql(), *shown_sql(query), partition_sql(query)
+        )
 
     def still_open(self, _: Runtime, __: int | None) -> str:
         """A close takes its fragments out of the state, so whatever is there is open."""
@@ -319,7 +322,7 @@ def _can_show(query: Query, results: pa.Table) -> bool:
     """Whether these are the results: groups that have none are set aside in another way."""
     if not _shows_at_close(query):
         return False
-    reasons = results.column("_reason")
+    reasons = results.column(REASON)
     return not pc.any(pc.not_equal(reasons, "")).as_py()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from laminar_dagster.engine.column_names import REASON
 from laminar_dagster.plan.plan import key_column
 from laminar_dagster.semantics.expressions import Column
 from laminar_dagster.semantics.query import Query
@@ -57,6 +58,11 @@ def shown_sql(query: Query) -> list[str]:
     columns = [f"{value_sql(named.expression)} AS {quoted(named.name)}" for named in query.output]
     columns += bounds_sql() if query.window is not None else []
     return columns + [f"{name[1:]} AS {name}" for name in shown_columns(query).hidden]
+
+
+def reason_sql() -> str:
+    """Why a result has no value, beside columns that may have any name."""
+    return f"_reason AS {quoted(REASON)}"
 
 
 def bounds_sql() -> list[str]:

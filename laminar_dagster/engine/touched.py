@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.closing import PARTITION
-from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
+from laminar_dagster.engine.column_names import PATH
+from laminar_dagster.engine.in_process_sql import connection, parquet, quoted, text
 from laminar_dagster.engine.shown import END, START
 from laminar_dagster.semantics.expressions import Column
 from laminar_dagster.semantics.query import WINDOW_START, Query
@@ -88,8 +89,10 @@ class Stretch:
         if not files:
             return {}
         bounds = f"{START}, {END}" if self.query.window is not None else "0, 0"
-        table = parquet(list(partitions), "filename = true")
-        rows = db.sql(f"SELECT filename, {bounds}, count(*) FROM {table} WHERE {self._mine} GROUP BY ALL").fetchall()
+        table = parquet(list(partitions), f"filename = {text(PATH)}")
+        rows = db.sql(
+            f"SELECT {quoted(PATH)}, {bounds}, count(*) FROM {table} WHERE {self._mine} GROUP BY ALL"
+        ).fetchall()
         return _gathered((partitions[path], "rows", (start, end), count) for path, start, end, count in rows)
 
     def changelog(self, db: DuckDBPyConnection) -> Landings:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from laminar_dagster.engine.column_names import held_as_named, held_sql
 from laminar_dagster.semantics.duplicates import order_columns
 from laminar_dagster.semantics.query import Input, Query
-from laminar_dagster.semantics.spark_sql import quoted
 
 UNIQUE = "_unique"
 UNTIL = "_until"
@@ -25,11 +25,12 @@ def unique_columns(query: Query, entry: Input, time: str, as_json: str) -> list[
     unique = entry.source.unique
     if unique is None:
         return [f"CAST(NULL AS STRING) AS {UNIQUE}", f"CAST(NULL AS BIGINT) AS {UNTIL}"]
-    names = [quoted(name) for name in unique.columns]
+    names = [held_sql(name) for name in unique.columns]
+    named = ", ".join(held_as_named(name) for name in unique.columns)
     complete = " AND ".join(f"{name} IS NOT NULL" for name in names)
     number = query.inputs.index(entry)
     return [
-        f"CASE WHEN {complete} THEN {as_json.format(columns=', '.join(names))} END AS {UNIQUE}",
+        f"CASE WHEN {complete} THEN {as_json.format(columns=named)} END AS {UNIQUE}",
         f"{time} + {unique.within}L AS {UNTIL}",
-        *(f"{quoted(name)} AS {_ORDER}{number}_{i}" for i, name in enumerate(order_columns(entry.source))),
+        *(f"{held_sql(name)} AS {_ORDER}{number}_{i}" for i, name in enumerate(order_columns(entry.source))),
     ]

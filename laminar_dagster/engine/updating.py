@@ -10,23 +10,24 @@ import pyarrow.compute as pc
 
 from laminar_dagster.engine.changelog import write_changes
 from laminar_dagster.engine.closing import PARTITION, Closing, Emitted, finish, partition_of, write_failures
+from laminar_dagster.engine.column_names import GROUP, NEW, REASON
 from laminar_dagster.engine.differences import difference
 from laminar_dagster.engine.revising import Change, Revised
 from laminar_dagster.engine.runtime import Carried, Runtime
-from laminar_dagster.engine.shown import END, START, shown_columns, shown_sql
+from laminar_dagster.engine.shown import END, START, reason_sql, shown_columns, shown_sql
 from laminar_dagster.engine.window_state import WindowState
 from laminar_dagster.engine.writing import nullable, write_table
 from laminar_dagster.plan.plan import key_column
 from laminar_dagster.semantics.emit import Early
 from laminar_dagster.semantics.partitions import Partitioning
 from laminar_dagster.semantics.query import Query
+from laminar_dagster.semantics.spark_sql import quoted
 from state_store import DataFile, PlanRow
 from state_store import format as f
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-GROUP = "_group"
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
@@ -74,7 +75,9 @@ def _finished(runtime: Runtime, revised: Revised) -> DataFrame:
 
 def _brought(runtime: Runtime, finished: DataFrame) -> pa.Table:
     query = runtime.plan.query
-    return nullable(finished.selectExpr(*shown_sql(query), "_reason", f"{_group_sql(query)} AS {GROUP}").toArrow())
+    return nullable(
+        finished.selectExpr(*shown_sql(query), reason_sql(), f"{_group_sql(query)} AS {quoted(GROUP)}").toArrow()
+    )
 
 
 def _group_sql(query: Query) -> str:
@@ -102,10 +105,10 @@ def _may_hold(file: DataFile, revised: Revised) -> bool:
 
 def write_rows(runtime: Runtime, planned: PlanRow, rows: pa.Table) -> list[DataFile]:
     """The table's rows, those that are new under this epoch's number."""
-    is_new = rows.column("_new")
+    is_new = rows.column(NEW)
     epoch = pc.if_else(is_new, pa.scalar(runtime.epoch, pa.int64()), rows.column("_epoch"))
     now = pc.if_else(is_new, pa.scalar(planned.processing_time, TIMESTAMP), rows.column("_emitted_at").cast(TIMESTAMP))
-    table = rows.drop_columns(["_new", "_epoch", "_emitted_at"])
+    table = rows.drop_columns([NEW, "_epoch", "_emitted_at"])
     table = table.append_column("_epoch", epoch).append_column("_emitted_at", now)
     if runtime.plan.query.window is None:
         return write_table(runtime, f.OUTPUT, table)
@@ -135,7 +138,7 @@ def _write_failures(
 
 def _failing(results: pa.Table) -> dict[int, int | None]:
     """The groups that have no value, with their windows' ends."""
-    failed = results.filter(pc.greater(pc.binary_length(pc.fill_null(results.column("_reason"), "")), 0))
+    failed = results.filter(pc.greater(pc.binary_length(pc.fill_null(results.column(REASON), "")), 0))
     ends = failed.column(END).to_pylist() if END in failed.column_names else [None] * failed.num_rows
     return dict(zip(failed.column(GROUP).to_pylist(), ends, strict=True))
 

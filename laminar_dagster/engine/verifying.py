@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from laminar_dagster.engine.column_names import OWN, PASSES
 from laminar_dagster.engine.differences import FLOATS_DIFFER_BY
 from laminar_dagster.engine.epoch_kinds import BACKFILL, FOLD
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
 from laminar_dagster.engine.late_rows import corrected_ranges
 from laminar_dagster.engine.python_rows import python_rows
-from laminar_dagster.engine.recomputing import PASSES, shows_hidden
+from laminar_dagster.engine.recomputing import shows_hidden
 from laminar_dagster.engine.run import MAX_ROWS, RunOptions, ViewRun, open_view
 from laminar_dagster.engine.runtime import TOLD
 from laminar_dagster.engine.same_query import require_store_of
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 Log = Sequence[tuple[PlanRow, CommitRow]]
 LISTED = 20
 SHOWN, EXPECTED = "shown", "expected"
+_CORRECTED = quoted(OWN + "corrected")
 
 
 @dataclass(frozen=True)
@@ -193,12 +195,12 @@ class Expected:
         """Tables, each with a condition, and whether it is of corrected windows as a column."""
         table = _output(self.again)
         if self.correction is None:
-            yield from ([] if table is None else [f"false AS _corrected FROM {table} WHERE true"])
+            yield from ([] if table is None else [f"false AS {_CORRECTED} FROM {table} WHERE true"])
             return
         if table is not None:
-            yield f"false AS _corrected FROM {table} WHERE NOT {self.correction.touched}"
+            yield f"false AS {_CORRECTED} FROM {table} WHERE NOT {self.correction.touched}"
         if self.correction.rows is not None:
-            yield f"true AS _corrected FROM {self.correction.rows} WHERE {self.correction.touched}"
+            yield f"true AS {_CORRECTED} FROM {self.correction.rows} WHERE {self.correction.touched}"
 
 
 @contextmanager
@@ -222,7 +224,7 @@ def corrected(
         files = [] if result is None else result.anew.files(f.OUTPUT)
         table = parquet(files) if files else None
         if table is not None and shows_hidden(query):
-            table = f"(SELECT * FROM {table} WHERE {PASSES})"
+            table = f"(SELECT * FROM {table} WHERE {quoted(PASSES)})"
         yield Correction(ranges, table)
 
 
@@ -237,7 +239,7 @@ def require_window(query: Query) -> None:
 
 def compared(query: Query, reader: StoreReader, expected: Expected, until: int, range_: Range) -> Verified | None:
     shown = _output(reader)
-    mine = [] if shown is None else [f"false AS _corrected FROM {shown} WHERE true"]
+    mine = [] if shown is None else [f"false AS {_CORRECTED} FROM {shown} WHERE true"]
     tables = {SHOWN: mine, EXPECTED: list(expected.parts())}
     like = next((part for parts in tables.values() for part in parts), None)
     if like is None:
@@ -248,7 +250,7 @@ def compared(query: Query, reader: StoreReader, expected: Expected, until: int, 
             columns = f"SELECT {_columns(query)}, {START}, {END},"
             rows = [f"{columns} {part} AND {wanted}" for part in parts] or [f"{columns} {like} AND false"]
             db.execute(f"CREATE TEMP TABLE {name} AS {' UNION ALL '.join(rows)}")
-        windows = f"count(DISTINCT {START}), count(DISTINCT {START}) FILTER (_corrected)"
+        windows = f"count(DISTINCT {START}), count(DISTINCT {START}) FILTER ({_CORRECTED})"
         counts = db.sql(f"SELECT count(*), {windows} FROM {EXPECTED}").fetchone()
         missing, unexpected = _only_in(db, query, EXPECTED, SHOWN), _only_in(db, query, SHOWN, EXPECTED)
     rows_, windows_, corrected_ = counts or (0, 0, 0)

@@ -21,6 +21,8 @@ WINDOW_END = "window_end"
 VIEW_CONNECTOR = "view"
 # What a row's number is called among the columns that the output is over; no column of a view may be called so.
 RANK = "row_number()"
+# No column may have this character in its name; the engine has it in names of its own.
+UNUSABLE_IN_NAMES = "\x01"
 # The event time of a query whose source declares none.
 PROCESSING_TIME = Literal(None, TIMESTAMP)
 

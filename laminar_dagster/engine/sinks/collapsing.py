@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from laminar_dagster.engine.column_names import OWN
 from laminar_dagster.engine.in_process_sql import connection, quoted
 from laminar_dagster.engine.python_rows import python_rows
 from laminar_dagster.errors import LaminarError
 from state_store.changelog import WEIGHT, data_columns
 
-GONE, NEW = "_gone", "_new"
-PLACE = "_ place"
+GONE, NEW = OWN + "gone", OWN + "new"
+PLACE, SUMMED = OWN + "place", OWN + "summed"
 
 
 def collapsed(changes: pa.Table, key: Sequence[str] | None) -> pa.Table:
@@ -27,15 +28,16 @@ def collapsed(changes: pa.Table, key: Sequence[str] | None) -> pa.Table:
     rows = changes.select(data_columns(changes.column_names))
     numbered = rows.append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
     key = key or ()
-    data, by, place = _listed(rows.column_names), _listed(key) or "()", quoted(PLACE)
+    data, by = _listed(rows.column_names), _listed(key) or "()"
+    place, summed = quoted(PLACE), quoted(SUMMED)
     with connection() as db:
         db.register("changes", numbered.append_column(WEIGHT, changes.column(WEIGHT)))
         found = db.sql(
             f"""WITH sums AS (
-                    SELECT {data}, max({place}) AS {place}, sum({WEIGHT}) AS weight FROM changes
+                    SELECT {data}, max({place}) AS {place}, sum({WEIGHT}) AS {summed} FROM changes
                     GROUP BY {data} HAVING sum({WEIGHT}) <> 0
-                ) SELECT coalesce(max({place}) FILTER (weight > 0), max({place})) AS {place},
-                    coalesce(sum(weight) FILTER (weight > 0), 0)::BIGINT AS live, sum(weight)::BIGINT AS more
+                ) SELECT coalesce(max({place}) FILTER ({summed} > 0), max({place})) AS {place},
+                    coalesce(sum({summed}) FILTER ({summed} > 0), 0)::BIGINT AS live, sum({summed})::BIGINT AS more
                 FROM sums GROUP BY {by} HAVING count(*) > 0 ORDER BY 1"""
         ).to_arrow_table()
     _require_one(rows, found, key)

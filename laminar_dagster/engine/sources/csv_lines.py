@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from laminar_dagster.engine.column_names import held_sql
 from laminar_dagster.engine.session import functions_of
 from laminar_dagster.engine.sources.csv_copies import VALUE, Copies, opened
 from laminar_dagster.engine.sources.csv_records import Rows
@@ -33,7 +34,6 @@ from laminar_dagster.engine.sources.text_lines import (
 )
 from laminar_dagster.engine.sources.text_values import from_text
 from laminar_dagster.semantics.query import Field
-from laminar_dagster.semantics.spark_sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -119,13 +119,13 @@ def _part(
 ) -> DataFrame:
     parsed = texts.withColumn("_j", _parse(spark, columns, dialect))
     text_of = {name: f"_j._c{i}" for i, name in enumerate(columns) if name is not None}
-    values = [f"{_value(field, text_of)} AS {quoted(field.name)}" for field in fields]
+    values = [f"{_value(field, text_of)} AS {held_sql(field.name)}" for field in fields]
     problem = _problem(len(columns), dialect)
     typed = parsed.selectExpr(*values, RAW, "_j", f"{problem} AS _problem", FILE)
     mismatch = f"nullif({mismatches(fields, text_of)}, '')" if text_of else "CAST(NULL AS STRING)"
     judged = typed.selectExpr("*", f"CASE WHEN _problem IS NULL THEN {mismatch} END AS _mismatch")
     return judged.selectExpr(
-        *(quoted(field.name) for field in fields),
+        *(held_sql(field.name) for field in fields),
         RAW,
         f"CASE WHEN _problem IS NOT NULL THEN '{MALFORMED}' WHEN _mismatch IS NOT NULL THEN '{TYPE_MISMATCH}' END "
         f"AS {FAULT}",

@@ -12,13 +12,14 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from laminar_dagster.engine.column_names import held_sql
 from laminar_dagster.engine.sources import delta_errors as errors
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile
 from laminar_dagster.engine.sources.delta_columns import Columns, first_held
 from laminar_dagster.engine.sources.delta_log import DeltaLog, missing
 from laminar_dagster.engine.sources.delta_schema import is_mapped, is_nested, same_type, stored_fields, table_fields
 from laminar_dagster.engine.sources.footers import Footers
-from laminar_dagster.engine.sources.parquet import FILE, parquet_frame, partition_value
+from laminar_dagster.engine.sources.parquet import parquet_frame, partition_value, with_file
 from laminar_dagster.engine.sources.paths import located, path_in_log
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.query import Field, Source
@@ -177,7 +178,8 @@ class DeltaConnector:
     def _snapshot_frame(self, spark: SparkSession, table: DeltaTable, commit: SourceCommit) -> DataFrame:
         reader = spark.read.format("delta").option("versionAsOf", commit.id)
         columns = self._as_of(table, int(commit.id))
-        return reader.load(str(self.path)).selectExpr(*columns, f"_metadata.file_path AS {FILE}")
+        whole = reader.load(str(self.path))
+        return with_file(whole, columns, whole.columns)
 
     def _as_of(self, table: DeltaTable, version: int) -> list[str]:
         """The columns out of what Delta's own reader gives of a version: under the names that they had then."""
@@ -190,7 +192,7 @@ class DeltaConnector:
         values = [self._value_as_of(version, names.get(now[f.name].name), now[f.name], f) for f in self.fields()]
         partitioned = {f.name for f in self.fields() if f.name in table.metadata().partition_columns}
         return [
-            f"{partition_value(v, f) if f.name in partitioned else v} AS {quoted(f.name)}"
+            f"{partition_value(v, f) if f.name in partitioned else v} AS {held_sql(f.name)}"
             for v, f in zip(values, self.fields(), strict=True)
         ]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
+from laminar_dagster.engine.column_names import held_sql
 from laminar_dagster.engine.inline import inline_table
 from laminar_dagster.engine.sources import delta_errors as errors
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile
@@ -20,7 +21,6 @@ from laminar_dagster.engine.sources.delta_schema import is_mapped
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.paths import file_url
 from laminar_dagster.plan.plan import WEIGHT_COLUMN
-from laminar_dagster.semantics.spark_sql import quoted
 from laminar_dagster.semantics.types import BIGINT, STRING
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class DeltaChangesConnector(DeltaConnector):
         changes = [self._changes(spark, table, first, last) for first, last in spans]
         files = inline_table(spark, {VERSION: BIGINT, FILE: STRING}, versions)
         rows = reduce(lambda one, other: one.unionByName(other), changes).join(files, VERSION)
-        return rows.selectExpr(*(quoted(field.name) for field in self.fields()), WEIGHT_COLUMN, FILE)
+        return rows.selectExpr(*(held_sql(field.name) for field in self.fields()), WEIGHT_COLUMN, FILE)
 
     def _changes(self, spark: SparkSession, table: DeltaTable, first: int, last: int) -> DataFrame:
         reader = spark.read.format("delta").option("readChangeFeed", "true")

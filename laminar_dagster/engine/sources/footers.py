@@ -42,10 +42,24 @@ class Footers:
             raise unreadable(self.source.name, file.path, str(problem)) from problem
         found = _types(footer)
         for field in self.fields:
-            if field.name in found and not _fits(found[field.name], field.type):
-                raise self._unfit(field, found[field.name], file.path)
+            alike = [name for name in found if name.lower() == field.name.lower()]
+            if len(alike) > 1:
+                raise self._ambiguous(alike, file.path)
+            if alike and not _fits(found[alike[0]], field.type):
+                raise self._unfit(field, found[alike[0]], file.path)
         low, high, nulls = _bounds(footer, self.time)
         return replace(file, rows=footer.num_rows, low=low, high=high, nulls=nulls)
+
+    def _ambiguous(self, names: Sequence[str], path: str) -> LaminarError:
+        listed = " and ".join(f'"{name}"' for name in names)
+        return LaminarError(
+            "LMR0617",
+            f'a file of source "{self.source.name}" has columns whose names differ in case alone',
+            detail=f"{path}: {listed}; in SQL these are one name, so either could be meant",
+            hint="Write the file with names that differ in more, or take it away: a name that begins with `_` or `.` "
+            "is not read.",
+            committed="Nothing was read; all earlier epochs stand.",
+        )
 
     def _unfit(self, field: Field, found: pa.DataType, path: str) -> LaminarError:
         return LaminarError(

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from laminar_dagster.engine.column_names import held_sql
 from laminar_dagster.engine.session import functions_of
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.text_lines import (
@@ -56,12 +57,12 @@ def json_rows(
     parsed = texts.selectExpr("*", f"{whole} AS _whole").withColumn(
         "_j", _parse(spark, [f"{quoted(f.name)}: {json_type(f.type)}" for f in fields])
     )
-    values = [f"{from_json_value(_inside('_j', f), f.type)} AS {quoted(f.name)}" for f in fields]
+    values = [f"{from_json_value(_inside('_j', f), f.type)} AS {held_sql(f.name)}" for f in fields]
     typed = parsed.selectExpr(*values, *carried, RAW, "_whole", "_broken", "_j", FILE)
     odd = " OR ".join(["_broken", _unreadable("_j"), *(_unfit(f) for f in fields)])
     judged = typed.selectExpr("*", f"{odd} AS _odd").withColumn("_s", _texts(spark, fields))
     return judged.selectExpr(
-        *(quoted(field.name) for field in fields),
+        *(held_sql(field.name) for field in fields),
         *carried,
         RAW,
         f"{_fault()} AS {FAULT}",
@@ -94,7 +95,7 @@ def _unreadable(parsed: str) -> str:
 
 
 def _unfit(field: Field) -> str:
-    return f"({_inside('_j', field)} IS NOT NULL AND {quoted(field.name)} IS NULL)"
+    return f"({_inside('_j', field)} IS NOT NULL AND {held_sql(field.name)} IS NULL)"
 
 
 def _fault() -> str:

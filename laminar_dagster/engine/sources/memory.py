@@ -92,7 +92,7 @@ class MemoryConnector:
 
     def frame(self, spark: SparkSession, commits: Sequence[SourceCommit]) -> DataFrame:
         weight = (Field(WEIGHT_COLUMN, BIGINT),) if self.source.takes_retractions else ()
-        return parquet_frame(spark, (*self.fields(), *weight), commits)
+        return parquet_frame(spark, self.fields(), commits, own=weight)
 
 
 def _number(path: Path) -> int:

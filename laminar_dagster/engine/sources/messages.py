@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from laminar_dagster.engine.column_names import held_sql
 from laminar_dagster.engine.sources.json_lines import json_rows
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.text_lines import DETAIL, FAULT, MALFORMED, RAW, TEXT, text_sql
 from laminar_dagster.semantics.query import Source
-from laminar_dagster.semantics.spark_sql import quoted
 from laminar_dagster.semantics.types import STRING, TIMESTAMP, DataType
 from laminar_dagster.sql.messages import HEADER, metadata_of, value_fields
 
@@ -45,14 +45,14 @@ def message_frame(spark: SparkSession, source: Source, messages: DataFrame) -> D
     beside = [column for column in about if column not in types]
     text = "CAST(value AS STRING)"
     texts = messages.selectExpr(
-        *(f"{_about(what, types.get(column, TIMESTAMP))} AS {quoted(column)}" for column, what in about.items()),
+        *(f"{_about(what, types.get(column, TIMESTAMP))} AS {held_sql(column)}" for column, what in about.items()),
         f"CASE WHEN is_valid_utf8({text}) THEN {text} ELSE {_BASE64} END AS {RAW}",
         f"make_valid_utf8({text}) AS {TEXT}",
         f"coalesce(NOT is_valid_utf8({text}), false) AS _broken",
         FILE,
         f"concat('partition ', partition, ', offset ', offset, ': ') AS {PLACE}",
     )
-    carried = [*(quoted(column) for column in about), PLACE]
+    carried = [*(held_sql(column) for column in about), PLACE]
     if source.options["format"] == "json":
         rows = json_rows(spark, fields, texts, "message", carried)
     else:
@@ -60,9 +60,9 @@ def message_frame(spark: SparkSession, source: Source, messages: DataFrame) -> D
         detail = (
             f"CASE WHEN _broken THEN 'the message is not valid UTF-8' ELSE 'the message has no value' END AS {DETAIL}"
         )
-        rows = texts.selectExpr(f"{TEXT} AS {quoted(fields[0].name)}", *carried, RAW, fault, detail, FILE)
+        rows = texts.selectExpr(f"{TEXT} AS {held_sql(fields[0].name)}", *carried, RAW, fault, detail, FILE)
     placed = f"CASE WHEN {FAULT} IS NOT NULL THEN concat({PLACE}, {DETAIL}) END AS {DETAIL}"
-    return rows.selectExpr(*(quoted(name) for name in (*types, *beside)), RAW, FAULT, placed, FILE)
+    return rows.selectExpr(*(held_sql(name) for name in (*types, *beside)), RAW, FAULT, placed, FILE)
 
 
 def _about(what: str, type_: DataType) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from laminar_dagster.engine.column_names import held_sql
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.engine.sources.paths import exactly, file_system
 from laminar_dagster.semantics.expressions import Literal
 from laminar_dagster.semantics.functions import literal_sql
 from laminar_dagster.semantics.query import Field
-from laminar_dagster.semantics.spark_sql import quoted
 from laminar_dagster.semantics.types import STRING
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def text_sql(text: str) -> str:
 def mismatches(fields: Sequence[Field], text_of: dict[str, str]) -> str:
     """Spark SQL that names each column with a text but no value: `column "n": abc is not a BIGINT`."""
     found = [
-        f"CASE WHEN {quoted(field.name)} IS NULL AND {text_of[field.name]} IS NOT NULL THEN "
+        f"CASE WHEN {held_sql(field.name)} IS NULL AND {text_of[field.name]} IS NOT NULL THEN "
         f"concat({text_sql(_column(field))}, left({text_of[field.name]}, {SHOWN_CHARACTERS}), "
         f"{text_sql(f' is not a value of type {field.type}')}) END"
         for field in fields

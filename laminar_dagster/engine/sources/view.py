@@ -146,7 +146,7 @@ class ViewConnector:
             frames.append(rows.selectExpr("*", f"1L AS {WEIGHT_COLUMN}") if weighted else rows)
         if epochs or not frames:
             weight = (Field(WEIGHT_COLUMN, BIGINT),) if weighted else ()
-            frames.append(parquet_frame(spark, (*self.fields(), *weight), epochs))
+            frames.append(parquet_frame(spark, self.fields(), epochs, own=weight))
         return reduce(lambda one, other: one.unionByName(other), frames)
 
 

@@ -313,3 +313,16 @@ def test_modification_times_that_cannot_be_the_order_are_doubted(
     caution = connector(tmp_path).caution()
     assert (caution is None) if said is None else (said in str(caution) and "order = 'name'" in str(caution))
     assert connector(tmp_path, order="name").caution() is None
+
+
+def test_parquet_columns_that_differ_in_case_alone_are_refused(tmp_path: Path) -> None:
+    path = parquet(tmp_path, "a.parquet", pa.table({"v": [1], "V": [2], "k": ["a"]}))
+    error = refusal(connector(tmp_path, "parquet"))
+    assert error.code == "LMR0617"
+    assert f'{path}: "v" and "V"' in str(error.detail)
+    assert len(new(connector(tmp_path, "parquet", (Field("k", STRING),)))) == 1
+
+
+def test_a_parquet_column_of_another_case_is_checked_too(tmp_path: Path) -> None:
+    parquet(tmp_path, "a.parquet", pa.table({"V": ["1"]}))
+    assert refusal(connector(tmp_path, "parquet")).code == "LMR0603"
