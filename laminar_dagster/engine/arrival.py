@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from laminar_dagster.engine.inline import inline_table
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.sources.commits import SourceCommit
-from laminar_dagster.engine.sources.parquet import FILE
-from laminar_dagster.engine.sources.text_lines import text_sql
+from laminar_dagster.engine.sources.parquet import FILE, unknown_file
 from laminar_dagster.semantics.types import BIGINT, STRING
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ def with_arrival(runtime: Runtime, commits: Sequence[SourceCommit], frame: DataF
     else:
         table = inline_table(runtime.spark, {FILE: STRING, _FILE_NUMBER: BIGINT}, files)
         numbered = frame.join(table, FILE, "left")
-    unknown = text_sql("a row comes from a file that this epoch did not ask for: ")
-    number = f"coalesce({_FILE_NUMBER}, CAST(raise_error({unknown} || {FILE}) AS BIGINT))"
+    number = f"coalesce({_FILE_NUMBER}, CAST({unknown_file()} AS BIGINT))"
     fields = ", ".join(
         f"'{name}', nullif({sql}, -9L)" for name, sql in zip(FIELDS, (number, _BLOCK, _ROW), strict=True)
     )

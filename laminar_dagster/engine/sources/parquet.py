@@ -10,16 +10,19 @@ from laminar_dagster.engine.column_names import PATH, held_sql
 from laminar_dagster.engine.inline import inline_table
 from laminar_dagster.engine.sources.commits import SourceCommit, SourceFile, schema_sql
 from laminar_dagster.engine.sources.paths import exactly, file_system, file_url
+from laminar_dagster.semantics.expressions import Literal
+from laminar_dagster.semantics.functions import literal_sql
 from laminar_dagster.semantics.query import Field
 from laminar_dagster.semantics.spark_sql import quoted
-from laminar_dagster.semantics.types import STRING
+from laminar_dagster.semantics.types import BOOLEAN, STRING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILE = "_file"
 METADATA = "_metadata"
-_PARTITIONED_BY = "_p_"
+# Beside the partition values of a file: that it is one of those asked for.
+_ASKED, _PARTITIONED_BY = "_asked", "_p_"
 # The text of a BINARY partition value in which every byte is escaped, as deltalake writes it.
 _ESCAPE = r"\\u00"
 _ESCAPED = r"^(\\\\u00[0-9A-Fa-f]{2})+$"
@@ -79,17 +82,27 @@ def _with_partition_values(
 ) -> DataFrame:
     """Partition columns live in the log, not in the files: bring them in by the file's name."""
     names = [name for name, _ in files[0].partition]
-    rows = [(file_url(file.path), *(dict(file.partition)[name] or None for name in names)) for file in files]
-    joined = frame.join(
-        inline_table(spark, {FILE: STRING, **{_PARTITIONED_BY + name: STRING for name in names}}, rows), FILE
-    )
+    rows = [(file_url(file.path), True, *(dict(file.partition)[name] or None for name in names)) for file in files]
+    types = {FILE: STRING, _ASKED: BOOLEAN, **{_PARTITIONED_BY + name: STRING for name in names}}
+    joined = frame.join(inline_table(spark, types, rows), FILE, "left")
     selected = [
-        f"{partition_value(quoted(_PARTITIONED_BY + stored.name), field)} AS {held_sql(field.name)}"
+        f"{partition_value(_of_known_file(quoted(_PARTITIONED_BY + stored.name)), field)} AS {held_sql(field.name)}"
         if stored.name in names
         else held_sql(field.name)
         for field, stored in columns
     ]
-    return joined.selectExpr(*selected, FILE)
+    return joined.selectExpr(*selected, f"{_of_known_file(FILE)} AS {FILE}")
+
+
+def _of_known_file(value: str) -> str:
+    """The job ends at a row of another file: an inner join would lose it. Whatever is read of the join asks."""
+    return f"CASE WHEN {_ASKED} THEN {value} ELSE {unknown_file()} END"
+
+
+def unknown_file() -> str:
+    """Ends the job, and names the file."""
+    said = literal_sql(Literal("[LMR0406] a row comes from a file that this epoch did not ask for: ", STRING))
+    return f"CAST(raise_error({said} || {FILE}) AS STRING)"
 
 
 def partition_value(text: str, field: Field) -> str:
