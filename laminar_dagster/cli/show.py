@@ -17,9 +17,11 @@ from rich.table import Table
 from laminar_dagster.cli.options import DataOption, EpochOption, ProjectOption, ViewArgument, project_of
 from laminar_dagster.cli.screen import Screen, limit_for, tell_cut
 from laminar_dagster.cli.values import plain, plain_row, shown
+from laminar_dagster.engine.in_process_sql import quoted
 from laminar_dagster.engine.python_rows import python_rows
 from laminar_dagster.engine.side_entries import entry_texts
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.semantics.query import stands_beside_data
 from state_store import StoreReader
 from state_store import format as f
 
@@ -97,14 +99,14 @@ def select(rows: pa.Table, where: str | None, limit: int | None, side_output: bo
 def _order(columns: list[str], side_output: bool) -> list[str]:
     if side_output:
         return ["processing_time", "event_time", "original_event"]
-    return ["_epoch", *(f'"{name}"' for name in columns if not name.startswith("_"))]
+    return ["_epoch", *(quoted(name) for name in columns if not stands_beside_data(name))]
 
 
 def _print_table(rows: pa.Table) -> None:
     """What fits a terminal; json and csv have every column."""
     console = Screen()
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in (columns := _shown_columns(rows)):
+    for name in (columns := columns_for_screen(rows)):
         table.add_column(name, overflow="fold")
     if columns[-1] == ORIGINAL:
         table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
@@ -118,10 +120,10 @@ def _is_side_output(rows: pa.Table) -> bool:
     return bool(rows.column_names == f.SIDE_OUTPUT_SCHEMA.names)
 
 
-def _shown_columns(rows: pa.Table) -> list[str]:
+def columns_for_screen(rows: pa.Table) -> list[str]:
     if _is_side_output(rows):
         return list(SIDE_OUTPUT_COLUMNS)
-    return [name for name in rows.column_names if not name.startswith("_")]
+    return [name for name in rows.column_names if not stands_beside_data(name)]
 
 
 def _print_json(rows: pa.Table) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -23,8 +24,16 @@ VIEW_CONNECTOR = "view"
 RANK = "row_number()"
 # No column may have this character in its name; the engine has it in names of its own.
 UNUSABLE_IN_NAMES = "\x01"
+# What every changelog has beside the data, and what the table of results has; no column of a view may be called so.
+OF_CHANGELOGS = ("_op", "_weight", "_epoch", "_seq", "_event_time", "_emitted_at")
+_OF_RESULTS = re.compile(r"_partition|_epochs|_window_(start|end)|_k\d+", re.IGNORECASE)
 # The event time of a query whose source declares none.
 PROCESSING_TIME = Literal(None, TIMESTAMP)
+
+
+def stands_beside_data(name: str) -> bool:
+    """Whether a column of a view's tables is none of the view's own."""
+    return name.lower() in OF_CHANGELOGS or _OF_RESULTS.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +10,14 @@ from sqlglot import exp
 from laminar_dagster.errors import LaminarError, Span
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import Column, Expression, Named, replaced
-from laminar_dagster.semantics.query import RANK, UNUSABLE_IN_NAMES, AggregateCall, Ranking
+from laminar_dagster.semantics.query import (
+    OF_CHANGELOGS,
+    RANK,
+    UNUSABLE_IN_NAMES,
+    AggregateCall,
+    Ranking,
+    stands_beside_data,
+)
 from laminar_dagster.semantics.ranking import values_of_rows
 from laminar_dagster.semantics.spark_sql import display
 from laminar_dagster.semantics.windows import Session
@@ -25,9 +31,8 @@ from laminar_dagster.sql.ranking import OverReader, qualified, window_call
 from laminar_dagster.sql.statements import ViewStatement
 from laminar_dagster.sql.windows import WindowUse
 
-RESERVED = ("_op", "_weight", "_epoch", "_seq", "_event_time", "_emitted_at")
-# What the table of results has beside the data, and what DuckDB cannot read in a file.
-_TAKEN = re.compile(r"_partition|_epochs|_window_(start|end)|_k\d+|file_row_number", re.IGNORECASE)
+# What DuckDB cannot read in a file.
+_UNREADABLE = "file_row_number"
 
 
 @dataclass(frozen=True)
@@ -173,9 +178,9 @@ def _check_name(name: str, earlier: list[Named], where: Span) -> None:
         raise LaminarError(
             "LMR0104", f'column "{name}" is selected twice', where=where, hint="Give one of them another name with AS."
         )
-    if name.lower() in RESERVED:
+    if name.lower() in OF_CHANGELOGS:
         raise LaminarError("LMR0113", f'"{name}" is a column of every changelog', where=where, hint="Use another name.")
-    if _TAKEN.fullmatch(name) or UNUSABLE_IN_NAMES in name:
+    if stands_beside_data(name) or name.lower() == _UNREADABLE or UNUSABLE_IN_NAMES in name:
         raise LaminarError(
             "LMR0113", f'"{name}" cannot be a column of a table of results', where=where, hint="Use another name."
         )
