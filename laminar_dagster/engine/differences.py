@@ -28,6 +28,8 @@ _FILE, _ROW, _OLD, _KEPT, _DIFFERS, _GONE, _COME, _THERE, _AT, _SEEN, _RANK, _HA
     quoted(OWN + name)
     for name in ("file", "row", "old", "kept", "differs", "gone", "come", "there", "at", "seen", "rank", "half")
 )
+# The table that a subquery looks back at. In the subquery a STRUCT would stand before a table of its name.
+_TABLE = quoted(OWN + "table")
 FLOATS_DIFFER_BY = 1e-9
 OPS = {"-D": 0, "-U": 1, "+U": 1, "+I": 2}
 
@@ -112,18 +114,19 @@ def _load_old(
     db: DuckDBPyConnection, columns: ShownColumns, results: pa.Table, files: Sequence[str], scope: Scope
 ) -> None:
     """The rows of the table that may change, each with its place, as `old`."""
-    wanted = ", ".join(f"t.{quoted(name)}" for name in columns.all)
+    wanted = ", ".join(f"{_TABLE}.{quoted(name)}" for name in columns.all)
     if not files:
         none = results.slice(0, 0)
         db.register("nothing", none)
-        db.execute(f"CREATE TEMP TABLE old AS SELECT {wanted}, '' AS {_FILE}, 0::BIGINT AS {_ROW} FROM nothing t")
+        place = f"'' AS {_FILE}, 0::BIGINT AS {_ROW}"
+        db.execute(f"CREATE TEMP TABLE old AS SELECT {wanted}, {place} FROM nothing {_TABLE}")
         return
     by = columns.keys if scope.by_key else columns.identity
-    open_ones = "true" if scope.open_after is None else f"t.{END} > {scope.open_after}"
-    same = _same("t", "s", by)
+    open_ones = "true" if scope.open_after is None else f"{_TABLE}.{END} > {scope.open_after}"
+    same = _same(_TABLE, "s", by)
     db.execute(
         f"""CREATE TEMP TABLE old AS
-            SELECT {wanted}, t.{_PATH} AS {_FILE}, t.file_row_number AS {_ROW} FROM {parquet(files, *PLACE)} t
+            SELECT {wanted}, {_PATH} AS {_FILE}, file_row_number AS {_ROW} FROM {parquet(files, *PLACE)} {_TABLE}
             WHERE {open_ones} AND EXISTS (SELECT 1 FROM results s WHERE {same})"""
     )
 
@@ -209,8 +212,10 @@ def _left_sql(data: str, come: str, touched: Sequence[str]) -> str:
     if not touched:
         return new
     return f"""
-        SELECT {data}, _epoch, _emitted_at, false AS {_NEW} FROM {parquet(touched, *PLACE)} t
-        WHERE NOT EXISTS (SELECT 1 FROM gone g WHERE g.{_FILE} = t.{_PATH} AND g.{_ROW} = t.file_row_number)
+        SELECT {data}, _epoch, _emitted_at, false AS {_NEW} FROM {parquet(touched, *PLACE)} {_TABLE}
+        WHERE NOT EXISTS (
+            SELECT 1 FROM gone g WHERE g.{_FILE} = {_TABLE}.{_PATH} AND g.{_ROW} = {_TABLE}.file_row_number
+        )
         UNION ALL {new}"""
 
 

@@ -49,6 +49,12 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
+def json_value(column: str, name: str) -> str:
+    """The text under a name in a JSON object. A pointer takes every name; a path cannot say one with a backslash."""
+    pointer = "/" + name.replace("~", "~0").replace("/", "~1")
+    return f"json_extract_string({column}, {text(pointer)})"
+
+
 def parquet(paths: Sequence[str], *options: str) -> str:
     """The files as a table; a path means itself, also where it reads like a pattern."""
     listed = ", ".join(text(re.sub(r"([\[*?])", r"[\1]", path)) for path in paths)

@@ -21,10 +21,11 @@ import pyarrow.parquet as pq
 
 from laminar_dagster.engine.column_names import HIGH, LOW
 from laminar_dagster.engine.epoch_kinds import BACKFILL, CHECK, FOLD
-from laminar_dagster.engine.in_process_sql import connection, parquet, quoted, text
+from laminar_dagster.engine.in_process_sql import connection, json_value, parquet, text
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.sources.parquet import FILE
 from laminar_dagster.errors import LaminarError
+from laminar_dagster.plan.plan import key_column
 from laminar_dagster.semantics.query import VIEW_CONNECTOR, Query
 from laminar_dagster.semantics.ranges import EVER, joined, lies_inside, reach
 from laminar_dagster.semantics.windows import FixedWindow, Session, Window
@@ -133,11 +134,12 @@ def taken_by_sessions(runtime: Runtime, planned: PlanRow, taken: Taken, sessions
     `sessions` has their bounds, LOW and HIGH, and their keys under the names that the side output has.
     """
     keys = [name for name in sessions.column_names if name not in (LOW, HIGH)]
+    numbered = {name: key_column(i) for i, name in enumerate(keys)}
     with side_output(runtime, planned) as db:
-        db.register("sessions", sessions)
+        db.register("sessions", sessions.select([LOW, HIGH, *keys]).rename_columns(["low", "high", *numbered.values()]))
         types = dict(db.sql("SELECT column_name, column_type FROM (DESCRIBE sessions)").fetchall())
-        tests = [f"epoch_us(t.event_time) BETWEEN s.{quoted(LOW)} AND s.{quoted(HIGH)} - 1"]
-        tests += [f"{_key_sql(name, types[name])} IS NOT DISTINCT FROM s.{quoted(name)}" for name in keys]
+        tests = ["epoch_us(t.event_time) BETWEEN s.low AND s.high - 1"]
+        tests += [f"{_key_sql(name, types[key])} IS NOT DISTINCT FROM s.{key}" for name, key in numbered.items()]
         inside = f"EXISTS (SELECT 1 FROM sessions s WHERE {' AND '.join(tests)})"
         found = _places(db, _all_of(LATE, taken.counts, inside))
     both = pa.concat_tables([taken.marks, found]).group_by(["file", "row"]).aggregate([])
@@ -145,8 +147,7 @@ def taken_by_sessions(runtime: Runtime, planned: PlanRow, taken: Taken, sessions
 
 
 def _key_sql(name: str, type_: str) -> str:
-    path = text('$."' + name.replace('"', '\\"') + '"')
-    return f"TRY_CAST(json_extract_string(t.group_key, {path}) AS {type_})"
+    return f"TRY_CAST({json_value('t.group_key', name)} AS {type_})"
 
 
 def _of_views(query: Query) -> str:

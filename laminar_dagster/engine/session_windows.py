@@ -20,6 +20,7 @@ from laminar_dagster.engine.batch import TIME, Batch
 from laminar_dagster.engine.closing import Closing, closed_until, finish, partition_sql
 from laminar_dagster.engine.column_names import REASON, STATE
 from laminar_dagster.engine.differences import Scope
+from laminar_dagster.engine.in_process_sql import connection
 from laminar_dagster.engine.merging import matching
 from laminar_dagster.engine.partials import (
     BUCKET,
@@ -328,7 +329,10 @@ def _can_show(query: Query, results: pa.Table) -> bool:
 
 def _sessions_in(closed: pa.Table, by: Sequence[str]) -> int:
     """How many sessions these are; groups may share one."""
-    return int(closed.select(["window_start", *by]).group_by(["window_start", *by]).aggregate([]).num_rows)
+    with connection() as db:
+        db.register("closed", closed)
+        found = db.sql(f"SELECT count(DISTINCT ({', '.join(['window_start', *by])})) FROM closed").fetchall()
+    return int(found[0][0])
 
 
 def _due(pinned: Sequence[DataFile], until: int) -> tuple[list[DataFile], list[DataFile]]:

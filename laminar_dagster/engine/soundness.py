@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from laminar_dagster.engine.closing import PARTITION, closed_until
+from laminar_dagster.engine.column_names import OWN
 from laminar_dagster.engine.in_process_sql import connection, parquet, quoted
 from laminar_dagster.engine.python_rows import python_rows
 from laminar_dagster.engine.shown import END, START, shown_columns
@@ -17,6 +18,7 @@ from state_store import format as f
 from state_store.changelog import EPOCH, WEIGHT
 
 EXAMPLES = 5
+_COUNT = quoted(OWN + "count")
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ def repeated_results(query: Query, reader: StoreReader, commit: CommitRow, since
     table = parquet(reader.table(f.OUTPUT).absolute(files))
     grouped = f"GROUP BY {identity}" if identity else ""
     chosen = f"{identity}, " if identity else ""
-    return _faults(f"SELECT {chosen}count(*) AS times FROM {table} {grouped} HAVING count(*) > 1", files)
+    sql = f"SELECT {chosen}count(*) AS {_COUNT} FROM {table} {grouped} HAVING count(*) > 1"
+    return faults_of(sql, "times", files)
 
 
 def _partitions_written(files: list[DataFile], since: int) -> list[DataFile]:
@@ -57,16 +60,22 @@ def changelog_against_table(query: Query, reader: StoreReader, commit: CommitRow
         return None
     columns = ", ".join(quoted(named.name) for named in query.output)
     log = f"{parquet(reader.table(f.CHANGELOG).absolute(changes))} WHERE {EPOCH} <= {commit.epoch}"
-    signed = [f"SELECT {columns}, {WEIGHT} AS weight FROM {log}"]
+    signed = [f"SELECT {columns}, {WEIGHT} FROM {log}"]
     if rows:
-        signed.append(f"SELECT {columns}, -1 AS weight FROM {parquet(reader.table(f.OUTPUT).absolute(rows))}")
+        signed.append(f"SELECT {columns}, -1 AS {WEIGHT} FROM {parquet(reader.table(f.OUTPUT).absolute(rows))}")
     both = " UNION ALL ".join(signed)
-    return _faults(f"SELECT {columns}, sum(weight) AS too_many FROM ({both}) GROUP BY ALL HAVING too_many <> 0", rows)
+    sql = f"SELECT {columns}, sum({WEIGHT}) AS {_COUNT} FROM ({both}) GROUP BY ALL HAVING sum({WEIGHT}) <> 0"
+    return faults_of(sql, "too_many", rows)
 
 
-def _faults(sql: str, files: list[DataFile]) -> Faults:
+def faults_of(sql: str, told: str, files: list[DataFile]) -> Faults:
+    """`told` is what the count is called for readers, with underscores before it where a column of theirs is."""
     with connection() as db:
         found = db.sql(sql).to_arrow_table()
+    names = found.column_names[:-1]
+    while told in names:
+        told = f"_{told}"
+    found = found.rename_columns([*names, told])
     return Faults(found.num_rows, sum(file.rows for file in files), python_rows(found.slice(0, EXAMPLES)))
 
 

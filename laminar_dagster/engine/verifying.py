@@ -43,6 +43,8 @@ Log = Sequence[tuple[PlanRow, CommitRow]]
 LISTED = 20
 SHOWN, EXPECTED = "shown", "expected"
 _CORRECTED = quoted(OWN + "corrected")
+# The table that a subquery looks back at, beside columns that may be STRUCTs of any name.
+_MINE = quoted(OWN + "mine")
 
 
 @dataclass(frozen=True)
@@ -275,11 +277,12 @@ def _only_in(db: DuckDBPyConnection, query: Query, one: str, other: str) -> Diff
     near = " AND ".join(_near(quoted(named.name), named.type.is_float) for named in query.output)
     has_floats = any(named.type.is_float for named in query.output)
     where = f"WHERE NOT EXISTS (SELECT 1 FROM {others} b WHERE {near})" if has_floats else ""
-    found = db.sql(f"SELECT a.* FROM {mine} a {where} ORDER BY ALL").to_arrow_table()
+    found = db.sql(f"SELECT * FROM {mine} {_MINE} {where} ORDER BY ALL").to_arrow_table()
     return Difference(found.num_rows, python_rows(found.slice(0, LISTED)))
 
 
 def _near(column: str, is_float: bool) -> str:
-    same = f"a.{column} IS NOT DISTINCT FROM b.{column}"
-    scale = f"greatest(abs(a.{column}), abs(b.{column}))"
-    return f"({same} OR abs(a.{column} - b.{column}) <= {FLOATS_DIFFER_BY} * {scale})" if is_float else same
+    one, other = f"{_MINE}.{column}", f"b.{column}"
+    same = f"{one} IS NOT DISTINCT FROM {other}"
+    near = f"abs({one} - {other}) <= {FLOATS_DIFFER_BY} * greatest(abs({one}), abs({other}))"
+    return f"({same} OR {near})" if is_float else same

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from laminar_dagster.engine.closing import partition_of
-from laminar_dagster.engine.in_process_sql import parquet, quoted, text
+from laminar_dagster.engine.in_process_sql import json_value, parquet, quoted, text
 from laminar_dagster.engine.open_windows import HELD_SQL, seen_sql, sessions_sql
 from laminar_dagster.engine.partials import marks_of
 from laminar_dagster.engine.python_rows import python_rows
@@ -134,9 +134,9 @@ class Evidence:
         keys = self._output_keys
         columns = "".join(f"{quoted(column)}::VARCHAR, " for column in keys.values())
         found = self._all(
-            f"""SELECT DISTINCT {columns} {START} AS first, {END} AS until FROM {files}
-                WHERE first <= {moment} AND until > {moment} AND {self._conditions(keys)}
-                ORDER BY until, first LIMIT {limit}"""
+            f"""SELECT DISTINCT {columns} {START}, {END} FROM {files}
+                WHERE {START} <= {moment} AND {END} > {moment} AND {self._conditions(keys)}
+                ORDER BY {END}, {START} LIMIT {limit}"""
         )
         return [(Window(*row[-2:]), dict(zip(keys, row, strict=False))) for row in found]
 
@@ -180,7 +180,7 @@ class Evidence:
         if not files:
             return {}
         where = " AND ".join(f"epoch_us({name}) BETWEEN {low} AND {high}" for name, (low, high) in bounds.items())
-        keys = [_equals(_in_json("group_key", name), value) for name, value in self.keys.items()]
+        keys = [_equals(json_value("group_key", name), value) for name, value in self.keys.items()]
         where = " AND ".join([where, *keys])
         rows = self._all(f"SELECT kind, reason, count(*) FROM {files} WHERE {where} GROUP BY ALL ORDER BY ALL")
         return {(kind, reason): count for kind, reason, count in rows}
@@ -244,10 +244,6 @@ class Evidence:
 def _equals(sql: str, value: str) -> str:
     """DuckDB reads the text as the column's type."""
     return f"{sql} IS NULL" if value == NULL else f"{sql} = {text(value)}"
-
-
-def _in_json(column: str, name: str) -> str:
-    return f"json_extract_string({column}, {text('$.' + quoted(name))})"
 
 
 def _in_partition(file: DataFile, partition: str | None) -> bool:

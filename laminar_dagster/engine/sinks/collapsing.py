@@ -15,6 +15,8 @@ from state_store.changelog import WEIGHT, data_columns
 
 GONE, NEW = OWN + "gone", OWN + "new"
 PLACE, SUMMED = OWN + "place", OWN + "summed"
+# The changes, as a subquery looks back at them, beside columns that may be STRUCTs of any name.
+_CHANGED = quoted(OWN + "changed")
 
 
 def collapsed(changes: pa.Table, key: Sequence[str] | None) -> pa.Table:
@@ -52,15 +54,17 @@ def refuse_present(changed: pa.Table, target: pa.Table | object, key: Sequence[s
     with connection() as db:
         db.register("fresh", fresh)
         db.register("target", target)
-        there = f"EXISTS (FROM target t WHERE {same_key(key)})"
-        twice = db.sql(f"SELECT {_listed(key or ()) or 'TRUE'} FROM fresh c WHERE {there} LIMIT 1").to_arrow_table()
+        there = f"EXISTS (FROM target t WHERE {same_key(key, _CHANGED)})"
+        shown = _listed(key or ()) or "TRUE"
+        twice = db.sql(f"SELECT {shown} FROM fresh {_CHANGED} WHERE {there} LIMIT 1").to_arrow_table()
     if twice.num_rows:
         raise not_unique(python_rows(twice)[0] if key else {})
 
 
-def same_key(key: Sequence[str] | None) -> str:
-    """Whether a row of `t`, the target, and one of `c`, the changes, have one key; a key of no column all have."""
-    return " AND ".join(f"(t.{quoted(name)} IS NOT DISTINCT FROM c.{quoted(name)})" for name in key or ()) or "TRUE"
+def same_key(key: Sequence[str] | None, changes: str = "c") -> str:
+    """Whether a row of `t`, the target, and one of the changes have one key; a key of no column all have."""
+    same = (f"(t.{quoted(name)} IS NOT DISTINCT FROM {changes}.{quoted(name)})" for name in key or ())
+    return " AND ".join(same) or "TRUE"
 
 
 def _require_one(rows: pa.Table, found: pa.Table, key: Sequence[str]) -> None:
