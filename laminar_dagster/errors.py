@@ -82,6 +82,21 @@ class LaminarError(Exception):
         return "\n\n".join(parts)
 
 
+UNFORESEEN = "LMR0415"
+
+
+def unforeseen(problem: Exception) -> LaminarError:
+    """An error that nobody foresaw, as one that says what to do. Its traceback belongs into the log beside it."""
+    first = (str(problem).strip().splitlines() or [""])[0]
+    return LaminarError(
+        UNFORESEEN,
+        "an error that was not foreseen stopped the view",
+        detail=f"{type(problem).__name__}: {first}",
+        hint="This is a defect of laminar: please report it with the traceback above. The other views go on; what this "
+        "one has committed stands, and the next run tries again.",
+    )
+
+
 class NotWiredError(LaminarError):
     """The clause is part of the language, but this version of the engine cannot run it yet."""
 

@@ -125,5 +125,15 @@ def _project(project: Project) -> str:
 
 
 def _views(project: Project) -> str:
-    plans = project.plans()
+    found = project.planned()
+    plans, wrong = found.plans, [error for errors in found.refused.values() for error in errors]
+    if wrong:
+        more = [f"{error.problem} [{error.code}]" for error in wrong[1:]]
+        raise LaminarError(
+            wrong[0].code,
+            wrong[0].problem,
+            where=wrong[0].where,
+            detail="\n".join([*([wrong[0].detail] if wrong[0].detail else []), *more]) or None,
+            hint=wrong[0].hint,
+        )
     return f"{len(plans)} planned: {', '.join(plan.query.view for plan in plans)}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, project_of
+from laminar_dagster.cli.usable import usable
 from laminar_dagster.engine.crash import crash_point_from_environment
 from laminar_dagster.errors import LaminarError
 from state_store import StoreError
@@ -26,9 +27,9 @@ def maintain(
 ) -> None:
     """Merge small files and delete those that no retained epoch needs. Runs do the same, a little after each epoch."""
     found = project_of(project, data)
-    plans = found.chosen(views)
+    plans, is_whole = usable(found, views)
     done = [maintain_and_report(plan, found, as_json) for plan in plans]
-    raise typer.Exit(0 if all(done) else 1)
+    raise typer.Exit(0 if is_whole and all(done) else 1)
 
 
 def maintain_and_report(plan: Plan, project: Project, as_json: bool) -> bool:

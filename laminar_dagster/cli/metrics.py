@@ -13,6 +13,7 @@ from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, ProjectOption, project_of
 from laminar_dagster.cli.screen import Screen
+from laminar_dagster.cli.usable import usable
 from laminar_dagster.engine.metrics import PREFIX, Sample, samples_of
 from laminar_dagster.engine.open_metrics import open_metrics
 from laminar_dagster.errors import LaminarError
@@ -53,9 +54,8 @@ def metrics(
 
 def samples_in(project: Project, view: str | None) -> tuple[list[Sample], bool]:
     """The metrics, and whether every view has told its own: one that cannot does not keep the others from telling."""
-    plans = project.chosen([view] if view else None)
+    plans, is_whole = usable(project, [view] if view else None)
     found: list[Sample] = []
-    is_whole = True
     for plan in plans:
         try:
             found += samples_of(plan, StoreReader(project.store(plan.query.view)))

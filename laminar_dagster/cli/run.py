@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +13,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, SparkOption, project_of
+from laminar_dagster.cli.usable import usable
 from laminar_dagster.engine.crash import crash_point_from_environment
 from laminar_dagster.engine.session import open_session
-from laminar_dagster.errors import LaminarError
+from laminar_dagster.errors import UNFORESEEN, LaminarError, unforeseen
 from laminar_dagster.plan.bounds import between_windows, cautions
+from laminar_dagster.semantics.query import VIEW_CONNECTOR
 from laminar_dagster.semantics.time import to_iso
 from state_store import StoreError
 
@@ -50,7 +53,9 @@ def run(
     from laminar_dagster.engine.run import RunOptions
 
     found = project_of(project, data)
-    plans = found.chosen(views)
+    plans, is_whole = usable(found, views)
+    if not plans:
+        raise typer.Exit(1)
     options = RunOptions(
         max_rows,
         max_files,
@@ -62,14 +67,31 @@ def run(
     console = Console(stderr=True)
     with console.status("starting Spark"):
         session = open_session(found.spark_settings(spark))
-    done = [run_and_report(plan, session, found, options, console, as_json) for plan in plans]
-    raise typer.Exit(0 if all(done) else 1)
+    failed: set[str] = set()
+    for plan in plans:
+        behind = [view for view in read_by(plan) if view in failed]
+        if not run_and_report(plan, session, found, options, console, as_json) or behind:
+            failed.add(plan.query.view)
+        if behind:
+            tell_behind(plan.query.view, behind)
+    raise typer.Exit(0 if is_whole and not failed else 1)
+
+
+def read_by(plan: Plan) -> list[str]:
+    """The views that a view reads."""
+    sources = [entry.source for entry in plan.query.inputs]
+    return [source.options["view"] for source in sources if source.connector == VIEW_CONNECTOR]
+
+
+def tell_behind(view: str, upstream: Sequence[str]) -> None:
+    names = ", ".join(f'"{name}"' for name in upstream)
+    typer.echo(f"warning: {view}: it reads {names}, which did not run: what is new there is not taken yet", err=True)
 
 
 def run_and_report(
     plan: Plan, session: SparkSession, project: Project, options: RunOptions, console: Console, as_json: bool
 ) -> bool:
-    """Run one view. A view that cannot run does not keep the others from running."""
+    """Run one view. A view that cannot run does not keep the others from running, whatever the reason."""
     view = plan.query.view
     for caution in cautions(plan.query):
         typer.echo(f"warning: {view}: {caution}", err=True)
@@ -79,6 +101,12 @@ def run_and_report(
         typer.echo(f"error: {view}: {error.render()}", err=True)
         if as_json:
             typer.echo(json.dumps({"view": view, "error": error.code}))
+        return False
+    except Exception as problem:
+        trace = "".join(traceback.format_exception(problem))
+        typer.echo(f"{trace}error: {view}: {unforeseen(problem).render()}", err=True)
+        if as_json:
+            typer.echo(json.dumps({"view": view, "error": UNFORESEEN}))
         return False
     return True
 

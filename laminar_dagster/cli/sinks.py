@@ -11,6 +11,7 @@ from rich.table import Table
 
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, project_of
 from laminar_dagster.cli.screen import Screen
+from laminar_dagster.cli.usable import usable
 from laminar_dagster.semantics.time import SECOND, to_iso
 from state_store import StoreReader
 
@@ -29,7 +30,7 @@ def sinks(
 ) -> None:
     """List the sinks: target, the epoch up to which it has the view, and how many epochs it is behind."""
     found = project_of(project, data)
-    plans = found.chosen(views)
+    plans, is_whole = usable(found, views)
     entries = [entry for plan in plans for entry in standing(plan, found)]
     if as_json:
         for entry in entries:
@@ -38,6 +39,8 @@ def sinks(
         _print(entries)
     else:
         typer.echo("no sinks; CREATE SINK name FROM view WITH (…) declares one")
+    if not is_whole:
+        raise typer.Exit(1)
 
 
 def standing(plan: Plan, project: Project) -> list[dict[str, Any]]:

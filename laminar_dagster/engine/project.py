@@ -18,12 +18,11 @@ from laminar_dagster.engine.project_root import CONFIG, place_of, sql_files, sql
 from laminar_dagster.engine.session import UNREACHABLE, SparkSettings
 from laminar_dagster.engine.sources.schemas import schema_of
 from laminar_dagster.errors import LaminarError, did_you_mean
-from laminar_dagster.plan.build import plan_view
+from laminar_dagster.plan.build import Planned, plan_each
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.time import parse_interval
 from laminar_dagster.sql.configuration import DEFAULTABLE, DEFAULTS, TABLES, Configuration, read_configuration
 from laminar_dagster.sql.local_paths import require_local
-from laminar_dagster.sql.resolve import resolve
 from laminar_dagster.sql.statements import Script, parse_script
 from laminar_dagster.sql.toml_places import places
 from state_store import MaintenancePolicy
@@ -68,25 +67,44 @@ class Project:
         )
 
     def plans(self) -> tuple[Plan, ...]:
-        """Every view of the project, planned, in dependency order. All files see each other's sources."""
+        """Every view of the project, planned, in dependency order; the first error where one is refused."""
+        found = self.planned()
+        for errors in found.refused.values():
+            raise errors[0]
+        return found.plans
+
+    def planned(self) -> Planned:
+        """The views that can run, whatever is wrong with the others. All files see each other's sources."""
         script = Script((), ()) if self.text is None else parse_script(self.text)
+        unread: dict[str, list[LaminarError]] = {}
         for file in self._files() if self.text is None else ():
-            script += parse_script(file.read_text(encoding="utf-8"), _shown(file, self.root))
-        queries = resolve(script, lambda source: schema_of(source, self.root), self.configuration)
-        return tuple(plan_view(query) for query in queries)
+            name = _shown(file, self.root)
+            try:
+                script += parse_script(_text_of(file, name), name)
+            except LaminarError as error:
+                unread[name] = [error]
+        found = plan_each(
+            script, schema_of=lambda source: schema_of(source, self.root), configuration=self.configuration
+        )
+        return replace(found, refused={**unread, **found.refused})
 
     def chosen(self, views: Sequence[str] | None) -> list[Plan]:
         """The plans of these views; of all, where none is named."""
         return [self.plan(view) for view in views] if views else list(self.plans())
 
     def plan(self, view: str) -> Plan:
-        plans = {plan.query.view: plan for plan in self.plans()}
+        """The plan of one view, whatever is wrong with the others."""
+        found = self.planned()
+        plans = {plan.query.view: plan for plan in found.plans}
+        for error in found.refused.get(view, ()) if view not in plans else ():
+            raise error
         if view not in plans:
+            unread = next(iter(found.refused.values()), None)
             raise LaminarError(
                 "LMR0701",
                 f'there is no view "{view}" in this project',
-                detail=f"looked in {self.sql}",
-                hint=did_you_mean(view, plans),
+                detail=f"looked in {self.sql}" + (f"\nwhere {unread[0].problem}" if unread else ""),
+                hint=did_you_mean(view, [*plans, *found.refused]),
             )
         return plans[view]
 
@@ -118,6 +136,19 @@ class Project:
                 "the project is by --project.",
             )
         return files
+
+
+def _text_of(file: Path, name: str) -> str:
+    """A byte order mark, as some editors write one, is no part of the text."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise LaminarError(
+            "LMR0715",
+            f"{name} is not UTF-8",
+            detail=f"byte {problem.start} is 0x{problem.object[problem.start]:02x}",
+            hint="Save the file as UTF-8.",
+        ) from None
 
 
 def _why(root: Path) -> str:

@@ -31,7 +31,22 @@ def assets_of(factory: Factory) -> list[dg.AssetsDefinition]:
         for s in observed
     ]
     views = [view_asset(view, factory.resource_key) for view in factory.views.values()]
-    return factory.bound([*sources, *views])
+    refused = [refused_asset(name, factory) for name in factory.refused]
+    return factory.bound([*sources, *views, *refused])
+
+
+def refused_asset(name: str, factory: Factory) -> dg.AssetsDefinition:
+    """A view that cannot be planned: its run fails with what is wrong, and all others go on."""
+    errors = factory.refused[name]
+    texts = "\n\n".join(error.render() for error in errors)
+    spec = factory.translator.get_refused_spec(name)
+    said = spec.replace_attributes(description=f"**Refused.** Its run fails until this is mended:\n\n```\n{texts}\n```")
+
+    @dg.multi_asset(name=name, specs=[said])
+    def materialize() -> None:
+        raise dg.Failure(description=texts, metadata={"code": errors[0].code}, allow_retries=False)
+
+    return materialize
 
 
 def view_asset(view: ViewAssets, resource_key: str) -> dg.AssetsDefinition:

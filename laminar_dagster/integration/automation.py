@@ -136,11 +136,15 @@ def schedule_of(name: str, job: AssetJob, views: Sequence[str], policy: Automati
 def sensor_of(
     factory: Factory, name: str, job: AssetJob, views: Sequence[str], policy: Automation
 ) -> dg.SensorDefinition:
+    can_run = [view for view in views if view not in factory.refused]
+
     def evaluate(context: dg.SensorEvaluationContext) -> SensorAnswer:
         from laminar_dagster.integration.looking import tick_what_is_due
 
         with shown_in_dagster():
-            return tick_what_is_due(context, factory, views, name, policy.sensor_seconds or FLOOR_SECONDS)
+            for view in views if not can_run else ():
+                raise factory.refused[view][0]
+            return tick_what_is_due(context, factory, can_run, name, policy.sensor_seconds or FLOOR_SECONDS)
 
     return dg.SensorDefinition(
         name=name,

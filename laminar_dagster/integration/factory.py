@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any, TypedDict, TypeVar
 import dagster as dg
 
 from laminar_dagster.engine.project import Project
+from laminar_dagster.errors import LaminarError
 from laminar_dagster.integration.resource import LaminarResource, key_of, shared
 from laminar_dagster.integration.translator import (
     SOURCE,
@@ -19,6 +21,7 @@ from laminar_dagster.integration.translator import (
     LaminarTranslator,
     ViewAssets,
 )
+from laminar_dagster.plan.build import Planned
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.query import VIEW_CONNECTOR, Source
 
@@ -51,6 +54,11 @@ def factory_of(project: Project | Path | str | None, given: Given) -> Factory:
     )
 
 
+def _as_name(name: str) -> str:
+    """What is refused, under a name that an asset may have: a file's name has signs that it may not."""
+    return re.sub(r"\W", "_", name)
+
+
 @dataclass(frozen=True)
 class Factory:
     project: Project
@@ -59,9 +67,18 @@ class Factory:
     made_elsewhere: Collection[str] = ()
 
     @cached_property
+    def _planned(self) -> Planned:
+        return self.project.planned()
+
+    @cached_property
     def plans(self) -> dict[str, Plan]:
-        """The views, those that others read before these."""
-        return {plan.query.view: plan for plan in self.project.plans()}
+        """The views that can run, those that others read before these."""
+        return {plan.query.view: plan for plan in self._planned.plans}
+
+    @cached_property
+    def refused(self) -> dict[str, Sequence[LaminarError]]:
+        """What cannot be planned, views and whole files, with all that is wrong: shown as assets that fail."""
+        return {_as_name(name): errors for name, errors in self._planned.refused.items()}
 
     @cached_property
     def sources(self) -> dict[str, Source]:
@@ -85,13 +102,14 @@ class Factory:
         return self.translator.get_asset_spec(LaminarAsset(part, name, self.project, self.plans))
 
     def key(self, part: str, view: str) -> dg.AssetKey:
-        return self.views[view].parts[part].key
+        """The key of a part of a view; of one that is refused, that of the asset that says so."""
+        return self.translator.get_refused_spec(view).key if view in self.refused else self.views[view].parts[part].key
 
     def chosen(self, views: Sequence[str] | None) -> list[str]:
-        """These views, or all, in the order in which they read each other."""
-        for view in set(views or ()) - set(self.plans):
+        """These views, or all, in the order in which they read each other; then those that are refused."""
+        for view in set(views or ()) - {*self.plans, *self.refused}:
             self.project.plan(view)  # says that there is none
-        return [view for view in self.plans if views is None or view in views]
+        return [view for view in (*self.plans, *self.refused) if views is None or view in views]
 
     @property
     def resource_key(self) -> str:

@@ -13,7 +13,10 @@ from state_store import StoreError
 
 @contextmanager
 def shown_in_dagster() -> Iterator[None]:
-    """A known error ends the run and is not retried: the same input would fail the same way."""
+    """A known error ends the run and is not retried: the same input would fail the same way.
+
+    What nobody foresaw goes on as it is: Dagster shows its traceback, and the steps of other views run.
+    """
     try:
         yield
     except (LaminarError, StoreError) as error:

@@ -85,6 +85,10 @@ class LaminarTranslator:
     def get_asset_spec(self, asset: LaminarAsset) -> dg.AssetSpec:
         return self._source_spec(asset) if asset.part == SOURCE else self._view_spec(asset)
 
+    def get_refused_spec(self, name: str) -> dg.AssetSpec:
+        """A view, or a file of views, that cannot be planned. It keeps the place of the view's state in the graph."""
+        return dg.AssetSpec([name, STATE], group_name="views", kinds={"spark", "deltalake"})
+
     def _source_spec(self, asset: LaminarAsset) -> dg.AssetSpec:
         source = asset.source
         return dg.AssetSpec(

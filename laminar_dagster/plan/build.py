@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.fingerprint import fingerprint
@@ -12,9 +13,10 @@ from laminar_dagster.plan.pruning import pruned
 from laminar_dagster.plan.rules import check
 from laminar_dagster.plan.weighting import weighted
 from laminar_dagster.plan.window_ids import with_window_ids
-from laminar_dagster.semantics.query import Field, Query
+from laminar_dagster.semantics.query import VIEW_CONNECTOR, Field, Query
 from laminar_dagster.sql.catalog import SchemaOf
-from laminar_dagster.sql.resolve import resolve
+from laminar_dagster.sql.configuration import Configuration
+from laminar_dagster.sql.resolve import resolve, resolve_each, upstream_refused
 from laminar_dagster.sql.statements import Script, SourceStatement, parse_script
 
 
@@ -26,6 +28,35 @@ def plan_script(text: str, *, file: str | None = None, schema_of: SchemaOf | Non
 def plan_statements(script: Script, *, schema_of: SchemaOf | None = None) -> tuple[Plan, ...]:
     """The same for statements that are parsed already; scripts of several files are added with `+`."""
     return tuple(plan_view(query) for query in resolve(script, schema_of or declared_columns_only))
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The views that can run, upstream first; and what is refused, by its name, with all that is wrong with it."""
+
+    plans: tuple[Plan, ...] = ()
+    refused: Mapping[str, Sequence[LaminarError]] = field(default_factory=dict)
+
+
+def plan_each(script: Script, *, schema_of: SchemaOf, configuration: Configuration | None = None) -> Planned:
+    """Every view that can be planned, whatever is wrong with the others; one falls with the view that it reads."""
+    resolved = resolve_each(script, schema_of, configuration)
+    refused = {name: [error] for name, error in resolved.refused.items()}
+    plans = []
+    for query in resolved.queries:
+        errors = [*check(query), *_upstream(query, refused)]
+        if errors:
+            refused[query.view] = errors
+        else:
+            plans.append(laid_out(query))
+    return Planned(tuple(plans), refused)
+
+
+def _upstream(query: Query, refused: Mapping[str, Sequence[LaminarError]]) -> Iterator[LaminarError]:
+    for entry in query.inputs:
+        view = entry.source.options["view"] if entry.source.connector == VIEW_CONNECTOR else ""
+        if view in refused:
+            yield upstream_refused(view, refused[view][0], query.places.get("view"))
 
 
 def plan_view(query: Query) -> Plan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,17 +36,20 @@ class Catalog:
     query_of: Callable[[str, Span], Query]
     _sources: dict[str, Source] = field(default_factory=dict)
 
-    def check(self) -> None:
-        """What can be said of the sources without reading any schema."""
+    def faults(self) -> Iterator[tuple[str, LaminarError]]:
+        """What can be said of the sources without reading any schema: a name, and what is wrong with it."""
         seen: dict[str, Span] = {}
         declared = [(s.name, s.where) for s in self.script.sources] + [(v.name, v.where) for v in self.script.views]
         declared += [(sink.name, sink.where) for sink in self.script.sinks]
         for name, where in declared:
             if name.lower() in seen:
-                raise LaminarError("LMR0104", f'"{name}" is declared twice', where=where)
+                yield name, LaminarError("LMR0104", f'"{name}" is declared twice', where=where)
             seen[name.lower()] = where
         for source in self.script.sources:
-            read_source_options(source, self._view_names())
+            try:
+                read_source_options(source, self._view_names())
+            except LaminarError as error:
+                yield source.name, error
 
     def source(self, name: str, where: Span) -> Source:
         key = name.lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,13 +38,37 @@ from laminar_dagster.sql.windows import Windowing, clause_window
 _CLAUSES = {"expressions", "from_", "where", "group", "having", "qualify", "distinct", "with_", "joins"}
 
 
+@dataclass(frozen=True)
+class Resolved:
+    """The views that are right, upstream first; and what is refused, by its name, with what is wrong with it."""
+
+    queries: tuple[Query, ...]
+    refused: Mapping[str, LaminarError]
+
+
 def resolve(script: Script, schema_of: SchemaOf, configuration: Configuration | None = None) -> tuple[Query, ...]:
-    """Every view of the script as a `Query`, upstream first; LaminarError where one has a mistake.
+    """Every view of the script as a `Query`, upstream first; the first LaminarError where there is a mistake."""
+    found = resolve_each(script, schema_of, configuration)
+    for error in found.refused.values():
+        raise error
+    return found.queries
+
+
+def resolve_each(script: Script, schema_of: SchemaOf, configuration: Configuration | None = None) -> Resolved:
+    """Every view that can be resolved, whatever is wrong with the others.
 
     `schema_of` is asked only for sources that are declared without columns and that a view reads.
     """
     configuration = configuration or Configuration()
     return _Resolution(configuration.applied_to(script), schema_of, configuration).run()
+
+
+def upstream_refused(upstream: str, error: LaminarError, where: Span | None) -> LaminarError:
+    """Of a view that reads one which is refused."""
+    return LaminarError(
+        "LMR0121", f'view "{upstream}", which is read here, is refused itself', where=where,
+        detail=f"{error.problem} [{error.code}]", hint=f'Mend view "{upstream}" first.',
+    )  # fmt: skip
 
 
 @dataclass
@@ -52,28 +77,49 @@ class _Resolution:
     schema_of: SchemaOf
     configuration: Configuration
     done: dict[str, Query] = field(default_factory=dict)
+    refused: dict[str, LaminarError] = field(default_factory=dict)
     under_way: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.catalog = Catalog(self.script, self.schema_of, self.query_of)
 
-    def run(self) -> tuple[Query, ...]:
-        self.catalog.check()
-        self.sinks = read_sinks(self.script)
+    def run(self) -> Resolved:
+        for name, error in self.catalog.faults():
+            self._refuse(name, error)
+        self.sinks = read_sinks(self.script, self._refuse)
         for view in self.script.views:
-            self.query_of(view.name, view.where)
-        return tuple(self.done.values())
+            if view.name not in self.refused:
+                with suppress(LaminarError):
+                    self.query_of(view.name, view.where)
+        return Resolved(tuple(self.done.values()), self.refused)
+
+    def _refuse(self, name: str, error: LaminarError) -> None:
+        self.refused.setdefault(name, error)
 
     def query_of(self, name: str, where: Span) -> Query:
         view = next(v for v in self.script.views if v.name.lower() == name.lower())
         if view.name in self.under_way:
             raise LaminarError("LMR0116", f'view "{view.name}" reads from itself', where=where)
+        if view.name in self.refused:
+            raise upstream_refused(view.name, self.refused[view.name], where)
         if view.name not in self.done:
-            self.under_way.append(view.name)
-            sinks = self.sinks[view.name]
-            self.done[view.name] = with_sinks(_query(view, self.catalog, self.configuration, sinks), sinks)
-            self.under_way.remove(view.name)
+            try:
+                self.done[view.name] = self._resolved(view)
+            except LaminarError as error:
+                raise (upstream_refused(view.name, error, where) if self.under_way else error) from None
         return self.done[view.name]
+
+    def _resolved(self, view: ViewStatement) -> Query:
+        """The view's query. One that is read by another is refused under its own name, and then the other one is."""
+        self.under_way.append(view.name)
+        try:
+            sinks = self.sinks[view.name]
+            return with_sinks(_query(view, self.catalog, self.configuration, sinks), sinks)
+        except LaminarError as error:
+            self._refuse(view.name, error)
+            raise
+        finally:
+            self.under_way.remove(view.name)
 
 
 def _query(view: ViewStatement, catalog: Catalog, configuration: Configuration, sinks: Sequence[ReadSink]) -> Query:

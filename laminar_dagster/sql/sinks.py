@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,16 +30,21 @@ class ReadSink:
     """The strategy of a view that names none."""
 
 
-def read_sinks(script: Script) -> dict[str, list[ReadSink]]:
-    """The sinks of each view, by the view's name."""
+def read_sinks(script: Script, refuse: Callable[[str, LaminarError], None]) -> dict[str, list[ReadSink]]:
+    """The sinks of each view, by the view's name. What is wrong with one is handed to `refuse`, by its view's name."""
     names = {view.name.lower(): view.name for view in script.views}
     found: dict[str, list[ReadSink]] = {name: [] for name in names.values()}
     for statement in script.sinks:
         view = names.get(statement.view.lower())
         if view is None:
-            raise _no_view(script, statement)
-        found[view].append(_read(statement, view))
-    _refuse_shared_folders([entry for entries in found.values() for entry in entries])
+            refuse(statement.name, _no_view(script, statement))
+            continue
+        try:
+            read = _read(statement, view)
+            _refuse_shared_folders([*(entry for entries in found.values() for entry in entries), read])
+            found[view].append(read)
+        except LaminarError as error:
+            refuse(view, error)
     return found
 
 

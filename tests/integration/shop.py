@@ -54,7 +54,9 @@ class Shop:
 
     def sell(self, *sales: tuple[str, str, int]) -> None:
         """One commit of (time, region, amount)."""
-        source = next(e.source for p in self.project.plans() for e in p.query.inputs if e.source.name == "sales")
+        source = next(
+            e.source for p in self.project.planned().plans for e in p.query.inputs if e.source.name == "sales"
+        )
         memory = MemoryConnector(source, self.root)
         rows = [{"region": region, "amount": amount, "at": from_iso(at)} for at, region, amount in sales]
         memory.append(rows, memory.backlog(None))

@@ -172,9 +172,15 @@ def test_two_projects_in_one_code_location_have_data_of_their_own() -> None:
     dg.Definitions.validate_loadable(dg.Definitions(assets=[asset for assets in alike for asset in assets]))
 
 
-def test_a_mistake_in_the_sql_stops_loading_with_the_whole_text() -> None:
-    with pytest.raises(LaminarError, match='Did you mean "amount"'):
-        laminar_assets(sql=SOURCE + PER_HOUR.replace("SUM(amount)", "SUM(amuont)"))
+def test_a_mistake_in_the_sql_is_shown_with_the_whole_text() -> None:
+    (asset,) = laminar_assets(sql=SOURCE + PER_HOUR.replace("SUM(amount)", "SUM(amuont)"))
+    (spec,) = asset.specs
+    assert 'Did you mean "amount"' in str(spec.description)
+
+
+def test_text_that_cannot_be_read_stops_loading() -> None:
+    with pytest.raises(LaminarError, match="LMR0005"):
+        laminar_assets(sql=SOURCE + "CREATE MATERIALIZED VIEW half AS SELECT FROM WHERE;")
 
 
 def test_observing_a_source_tells_its_size_and_no_data_version(tmp_path: Path) -> None:
