@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
@@ -14,11 +15,17 @@ LENGTHS = tuple(pairwise((("d", DAY), ("h", HOUR), ("min", MINUTE), ("s", SECOND
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON can hold it; decimals stay exact, as text."""
+    """The value as JSON can hold it, also within lists and structs; decimals stay exact, as text, bytes are base64."""
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, date):
         return value.isoformat()
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
     return str(value) if isinstance(value, Decimal) else value
 
 

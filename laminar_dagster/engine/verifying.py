@@ -30,7 +30,7 @@ from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.plan import Plan
 from laminar_dagster.semantics.judging import FALLBACK
 from laminar_dagster.semantics.query import PROCESSING_TIME, Query
-from laminar_dagster.semantics.ranges import ALWAYS, EVER, joined
+from laminar_dagster.semantics.ranges import EVER, joined
 from laminar_dagster.semantics.windows import Window
 from state_store import CommitRow, PlanRow, StoreReader
 from state_store import format as f
@@ -49,10 +49,10 @@ _MINE = quoted(OWN + "mine")
 
 @dataclass(frozen=True)
 class Range:
-    """Windows that start in [since, to)."""
+    """Windows that start in [since, to): by default all, also one that begins before the least event time."""
 
-    since: int = -ALWAYS
-    to: int = ALWAYS
+    since: int = -(1 << 63)
+    to: int = (1 << 63) - 1
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ SELECT window_start, window_end, k, MAX(ends) AS valid_to, DATE(MAX(at)) AS day,
 FROM TUMBLE(ev, at, INTERVAL '1' DAY) GROUP BY window_start, window_end, k EMIT {emit};
 """
 SINKS = """
-CREATE SINK lines FROM prices WITH (connector = 'files', path = 'out/lines', format = 'json');
-CREATE SINK columns FROM prices WITH (connector = 'files', path = 'out/columns', format = 'parquet');
+CREATE SINK lines FROM prices WITH (connector = 'files', path = 'out/lines', format = 'json', mode = '{files}');
+CREATE SINK columns FROM prices WITH (connector = 'files', path = 'out/columns', format = 'parquet', mode = '{files}');
 CREATE SINK rows FROM prices WITH (connector = 'delta', path = 'out/rows', mode = '{mode}');
 """
 DEBEZIUM = "CREATE SINK events FROM prices WITH (connector = 'files', path = 'out/events', format = 'debezium');"
@@ -52,7 +52,9 @@ def a_project(root: Path, emit: str, mode: str, more: str = "") -> Project:
     for folder in ("sql", "in"):
         (root / folder).mkdir()
     (root / "laminar.toml").touch()
-    (root / "sql" / "prices.sql").write_text(SQL.format(emit=emit) + SINKS.format(mode=mode) + more)
+    (root / "sql" / "prices.sql").write_text(
+        SQL.format(emit=emit) + SINKS.format(mode=mode, files="append" if mode == "append" else "changelog") + more
+    )
     rows = [{"k": str(n), "us": e if -REACH <= e < REACH else NOW, "later": e} for n, e in enumerate(ENDS)]
     (root / "in" / "1.json").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"k": "out", "us": ENDS[0]}]))
     return Project.find(root)
@@ -76,6 +78,12 @@ def laminar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return said.out
 
     return told
+
+
+def delivered(table: Path) -> list[int]:
+    """File by file: deltalake's own reader cannot read the statistics that it has written of such dates."""
+    files = [table / path for path in DeltaTable(table).get_add_actions(flatten=True)["path"].to_pylist()]
+    return sorted(v for file in files for v in as_integers(pq.read_table(file)).column("valid_to").to_pylist())
 
 
 @pytest.mark.spark
@@ -103,8 +111,7 @@ def test_a_table_that_changes_can_be_looked_at_and_delivered(spark: SparkSession
     for part in ("lines", "events"):
         written = "".join(path.read_text() for path in (tmp_path / "out" / part).iterdir())
         assert all(f'"{text}"' in written for text in texts)
-    delivered = as_integers(DeltaTable(tmp_path / "out" / "rows").to_pyarrow_table()).column("valid_to").to_pylist()
-    assert sorted(delivered) == sorted(ENDS)
+    assert delivered(tmp_path / "out" / "rows") == sorted(ENDS)
 
 
 @pytest.mark.spark
@@ -124,8 +131,7 @@ def test_a_table_that_only_grows_can_be_looked_at_and_verified(spark: SparkSessi
     assert (
         sorted(v for file in files for v in as_integers(pq.read_table(file)).column("valid_to").to_pylist()) == wanted
     )
-    delivered = as_integers(DeltaTable(tmp_path / "out" / "rows").to_pyarrow_table()).column("valid_to").to_pylist()
-    assert sorted(delivered) == wanted
+    assert delivered(tmp_path / "out" / "rows") == wanted
 
 
 @pytest.mark.spark
@@ -137,7 +143,7 @@ def test_dagster_shows_partitions_of_any_year(spark: SparkSession, tmp_path: Pat
         done = dg.materialize(assets, instance=instance, selection=dg.AssetSelection.assets(["prices", "state"]))
         assert done.success
         key = dg.AssetKey("prices")
-        named = {event.partition for event in instance.fetch_materializations(key, limit=50).records}
+        named = {event.partition_key for event in instance.fetch_materializations(key, limit=50).records}
         assert {"-0044-03-15", "9999-12-31", "+10000-01-01", "+12000-01-04"} <= named
         definition = next(d for d in assets if key in d.keys).partitions_def
         status = get_and_update_asset_status_cache_value(instance, key, definition)

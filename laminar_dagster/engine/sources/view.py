@@ -10,6 +10,8 @@ from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deltalake.exceptions import DeltaError
+
 from laminar_dagster.engine.epoch_kinds import CORRECTIONS
 from laminar_dagster.engine.sources.commits import Limit, SourceCommit, SourceFile
 from laminar_dagster.engine.sources.footers import Footers
@@ -75,13 +77,29 @@ class ViewConnector:
         return reader.log.commits(limit=last.epoch - (position or 0))[::-1]
 
     def _are_kept(self, epochs: Sequence[CommitRow]) -> bool:
-        """Whether the tables still have the files of each epoch, as the epoch wrote them."""
+        """Whether the files of each epoch are still there, as the epoch wrote them."""
         reader = StoreReader(self.root)
-        written: Counter[tuple[str, int | None]] = Counter()
+        current: Counter[tuple[str, int | None]] = Counter()
         for name in {self._table, f.CHANGELOG}:
             for file in reader.table(name).files():
-                written[name, _epoch_of(file)] += file.rows
-        return all(written[self._table_of(e), e.epoch] >= e.counts.get("rows_out", 0) for e in epochs)
+                current[name, _epoch_of(file)] += file.rows
+        replaced = [e for e in epochs if current[self._table_of(e), e.epoch] < e.counts.get("rows_out", 0)]
+        return all(self._written(reader, epoch) is not None for epoch in replaced)
+
+    def _written(self, reader: StoreReader, epoch: CommitRow) -> list[SourceFile] | None:
+        """The files that an epoch wrote, by the version that it left; None if some are gone."""
+        table = reader.table(self._table_of(epoch))
+        try:
+            files = [
+                file
+                for file in table.files_at(epoch.tables.get(self._table_of(epoch)))
+                if _epoch_of(file) == epoch.epoch
+            ]
+        except DeltaError:
+            return None
+        found = [SourceFile(str(table.root / file.path), file.size, file.rows) for file in files]
+        there = sum(file.rows or 0 for file in found if Path(file.path).exists())
+        return found if there >= epoch.counts.get("rows_out", 0) else None
 
     def as_of(self, epoch: CommitRow) -> SourceCommit:
         """The view's table as it stood after an epoch, as one commit."""
@@ -98,16 +116,12 @@ class ViewConnector:
 
     def _commit(self, commit: CommitRow) -> SourceCommit:
         correction = commit.epoch_kind in CORRECTIONS
-        name = self._table_of(commit)
-        version = commit.tables.get(name)
-        files: list[SourceFile] = []
+        files: Sequence[SourceFile] = ()
         if commit.counts.get("rows_out", 0):
-            table = StoreReader(self.root).table(name)
-            written = [file for file in table.files_at(version) if _epoch_of(file) == commit.epoch]
-            files = [SourceFile(str(table.root / file.path), file.size, file.rows) for file in written]
-            there = sum(file.rows or 0 for file in files if Path(file.path).exists())
-            if there < commit.counts["rows_out"]:
+            written = self._written(StoreReader(self.root), commit)
+            if written is None:
                 raise self._forgotten(commit.epoch)
+            files = written
         described = Footers(self.source, self.source.watermark_column).of(files) if files else ()
         order = commit.processing_time // MILLISECOND
         return SourceCommit(
