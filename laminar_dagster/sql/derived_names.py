@@ -16,9 +16,9 @@ from sqlglot import exp
 from laminar_dagster.semantics import types as t
 from laminar_dagster.semantics.expressions import RowError
 from laminar_dagster.semantics.functions import cast_to_text, cast_value
-from laminar_dagster.sql.dialect import Extract, Plus, TypedLiteral, is_not_null
 from laminar_dagster.sql.expressions import named_type
 from laminar_dagster.sql.interval_names import interval_name
+from laminar_dagster.sql.nodes import Extract, Plus, TypedLiteral, is_not_null
 
 _OPERATORS: dict[type[Any], str] = {
     exp.Add: "+",

@@ -16,10 +16,9 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from laminar_dagster.errors import LaminarError, Span
+from laminar_dagster.sql.nodes import IS_NOT, SPAN, Extract, Plus, TimeZone, TypedLiteral
 
 WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
-SPAN = "span"
-IS_NOT = "is_not"
 
 
 class UnreadableError(ParseError):
@@ -28,35 +27,6 @@ class UnreadableError(ParseError):
     def __init__(self, message: str, start: int, end: int) -> None:
         self.problem, self.start, self.end = message, start, end
         super().__init__(message)
-
-
-class TimeZone(exp.Expression):
-    """The `TIME ZONE '…'` argument of a window."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True}
-
-    def at(self, where: Span) -> TimeZone:
-        self.meta[SPAN] = (where.start, where.end)
-        return self
-
-
-class TypedLiteral(exp.Cast):
-    """`DATE '2026-01-01'`, `10L`: a value with its type. It means the cast, and has a name of its own."""
-
-
-class Extract(exp.Anonymous):
-    """`EXTRACT(YEAR FROM t)`: the call `year(t)`, with the part as it was written."""
-
-    arg_types: ClassVar[dict[str, bool]] = {**exp.Anonymous.arg_types, "part": True}
-
-
-class Plus(exp.Unary):
-    """`+ v`, which is `v` under another name."""
-
-
-def is_not_null(node: exp.Not) -> bool:
-    """`v IS NOT NULL`, and not `NOT v IS NULL`, which means the same."""
-    return bool(node.meta.get(IS_NOT)) and isinstance(node.this.expression, exp.Null)
 
 
 def _marking(read: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,9 +15,9 @@ from laminar_dagster.semantics.expressions import Call, Column, Expression, Lite
 from laminar_dagster.semantics.functions import FUNCTIONS, ArgumentTypeError, callable_names, cast_value, castable
 from laminar_dagster.sql import literals
 from laminar_dagster.sql.calls import CLOCK_FUNCTIONS, TAKE_A_TIME, call_aggregate, call_function, depends_on_the_clock
-from laminar_dagster.sql.dialect import Extract, Plus, TypedLiteral
 from laminar_dagster.sql.intervals import fixed, from_node
 from laminar_dagster.sql.names import Scope, refuse_extras
+from laminar_dagster.sql.nodes import Extract, Plus, TypedLiteral
 from laminar_dagster.sql.windows import WindowUse, as_timestamp_hint
 
 if TYPE_CHECKING:

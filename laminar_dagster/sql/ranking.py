@@ -14,9 +14,9 @@ from laminar_dagster.semantics.aggregates import Ordering
 from laminar_dagster.semantics.expressions import Column, Expression, Literal
 from laminar_dagster.semantics.query import RANK, WINDOW_END, WINDOW_START, Ranking
 from laminar_dagster.semantics.windows import Cumulate, Session
-from laminar_dagster.sql.dialect import Plus
 from laminar_dagster.sql.expressions import Resolver
 from laminar_dagster.sql.names import refuse_extras
+from laminar_dagster.sql.nodes import Plus
 from laminar_dagster.sql.statements import ViewStatement
 from laminar_dagster.sql.windows import Windowing
 

@@ -12,9 +12,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from laminar_dagster.errors import LaminarError, Span, did_you_mean
 from laminar_dagster.sql.clauses import begins_clause
-from laminar_dagster.sql.dialect import TimeZone
 from laminar_dagster.sql.intervals import IntervalText
 from laminar_dagster.sql.lexing import Words, closest, is_word
+from laminar_dagster.sql.nodes import TimeZone
 from laminar_dagster.sql.reading import expression
 
 # The kinds of windows by what people call them, as the functions in FROM are called.

@@ -16,9 +16,10 @@ from laminar_dagster.semantics.functions import TRUNCATIONS
 from laminar_dagster.semantics.query import WINDOW_END, WINDOW_START
 from laminar_dagster.semantics.time import DAY, WEEK
 from laminar_dagster.semantics.windows import Calendar, Cumulate, Hop, Session, Tumble, WindowKind
-from laminar_dagster.sql.dialect import WINDOW_FUNCTIONS, TimeZone
+from laminar_dagster.sql.dialect import WINDOW_FUNCTIONS
 from laminar_dagster.sql.intervals import LONGEST, IntervalText, fixed, from_node, read_interval
 from laminar_dagster.sql.names import BOUNDS, Scope
+from laminar_dagster.sql.nodes import TimeZone
 
 if TYPE_CHECKING:
     from laminar_dagster.sql.expressions import Resolver
