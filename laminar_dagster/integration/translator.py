@@ -106,7 +106,7 @@ class LaminarTranslator:
         query = asset.plan.query
         return dg.AssetSpec(
             query.view if asset.part == OUTPUT else [query.view, asset.part],
-            deps=[self.get_asset_spec(upstream).key for upstream in asset.upstream()],
+            deps=[self._dependency(asset, upstream) for upstream in asset.upstream()],
             group_name=query.labels.get("group", "views"),
             owners=_listed(query.labels.get("owners", "")),
             tags=dict(_tag(entry) for entry in _listed(query.labels.get("tags", ""))),
@@ -119,6 +119,15 @@ class LaminarTranslator:
             description=_description(asset),
             metadata=self._metadata(asset),
         )
+
+    def _dependency(self, asset: LaminarAsset, upstream: LaminarAsset) -> dg.AssetDep:
+        """Days of two time zones overlap in part: Dagster then takes a partition to depend on all of the other's."""
+        key, read = self.get_asset_spec(upstream).key, upstream.plans.get(upstream.name)
+        zones = {
+            query.partition.zone for query in (asset.plan.query, read.query if read else None) if query is not None
+        }
+        apart = len(zones) > 1 and OUTPUT in (asset.part, upstream.part)
+        return dg.AssetDep(key, partition_mapping=dg.AllPartitionMapping() if apart else None)
 
     def _metadata(self, asset: LaminarAsset) -> dict[str, Any]:
         columns = {OUTPUT: _output_columns, CHANGELOG: _changelog_columns, SIDE_OUTPUT: _side_output_columns}

@@ -244,3 +244,18 @@ def test_a_field_that_the_component_does_not_have_is_refused() -> None:
 
 def test_the_definitions_can_be_loaded(tmp_path: Path) -> None:
     dg.Definitions.validate_loadable(laminar_definitions(Shop(tmp_path, PER_HOUR, PER_DAY, PER_REGION).project))
+
+
+@pytest.mark.parametrize("length", ["7' DAY", "1' MONTH"])
+def test_a_view_over_a_view_may_have_partitions_of_another_time_zone(length: str) -> None:
+    grouped = "GROUP BY window_start, window_end EMIT ON WINDOW CLOSE;"
+    views = f"""
+        CREATE MATERIALIZED VIEW days AS SELECT window_start, window_end, COUNT(*) AS n
+        FROM TUMBLE(sales, at, INTERVAL '1' DAY, TIME ZONE 'Europe/Zurich') {grouped}
+        CREATE MATERIALIZED VIEW longer AS SELECT window_start, SUM(n) AS n
+        FROM TUMBLE(days, window_end, INTERVAL '{length}) {grouped}"""
+    definitions = laminar_definitions(sql=SOURCE + views)
+    dg.Definitions.validate_loadable(definitions)
+    found = specs_of([asset for asset in definitions.assets or () if isinstance(asset, dg.AssetsDefinition)])
+    (mapping,) = {dep.partition_mapping for dep in found["longer"].deps}
+    assert mapping == dg.AllPartitionMapping()
