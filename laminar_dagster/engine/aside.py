@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from laminar_dagster.engine.batch import JSON_OPTIONS, STATED, TIME, Batch
+from laminar_dagster.engine.counting import Counting
 from laminar_dagster.engine.duplicates import COMMIT, DUPLICATE, with_duplicates
 from laminar_dagster.engine.evicting import REASONS, evicting
 from laminar_dagster.engine.inline import inline_table
 from laminar_dagster.engine.partials import HIDDEN, shares_panes
 from laminar_dagster.engine.runtime import Runtime
-from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.session_lateness import LATE_SESSION, with_session_lateness
 from laminar_dagster.engine.side_output import as_planned, dropped, original_of, side_output_columns, within_limit
 from laminar_dagster.engine.sources.commits import MESSAGES
@@ -53,10 +53,10 @@ class Judged:
 
     kept: DataFrame
     judged: DataFrame | None
-    observation: Any
+    counting: Counting
 
     def counts(self) -> dict[str, int]:
-        return {name: int(value or 0) for name, value in self.observation.get.items()}
+        return self.counting.numbers()
 
 
 def set_aside(
@@ -110,10 +110,9 @@ def _kinds(query: Query) -> tuple[str, ...]:
 
 def _counted(runtime: Runtime, frame: DataFrame, judged: DataFrame | None, counts: dict[str, str]) -> Judged:
     """Count in passing: the numbers are there when the frame has been written."""
-    observation = observation_for(runtime.spark, f"fates_{runtime.epoch}")
-    expr = functions_of(runtime.spark).expr
-    observed = frame.observe(observation, *(expr(f"{sql} AS {name}") for name, sql in counts.items()))
-    return Judged(observed if judged is None else observed.filter("_reason IS NULL"), judged, observation)
+    counting = Counting(runtime.spark, frame, f"fates_{runtime.epoch}", counts)
+    kept = counting.frame if judged is None else counting.frame.filter("_reason IS NULL")
+    return Judged(kept, judged, counting)
 
 
 def _partially_late(query: Query) -> str:

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from laminar_dagster.engine.batch import JSON_OPTIONS
 from laminar_dagster.engine.column_names import REASON
+from laminar_dagster.engine.counting import Counting
 from laminar_dagster.engine.gap_fill import FILLED, KEPT, fill_gaps
 from laminar_dagster.engine.ranking import rank_sql, ranked
 from laminar_dagster.engine.runtime import Carried, Runtime
-from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.shown import shown_sql
 from laminar_dagster.engine.side_output import side_output_columns
 from laminar_dagster.engine.writing import partition_folder, with_constants, write_frame, write_table
@@ -119,16 +119,14 @@ def _write_at_hand(runtime: Runtime, results: pa.Table, now: int) -> Emitted:
 
 def _write_results(runtime: Runtime, finished: DataFrame, now: int, closing: Closing) -> Emitted:
     query = runtime.plan.query
-    observation = observation_for(runtime.spark, f"results_{runtime.epoch}")
-    expr = functions_of(runtime.spark).expr
-    observed = finished.observe(observation, *(expr(f"{sql} AS {name}") for name, sql in _measures(query).items()))
-    good = observed.filter("_reason IS NULL")
+    counting = Counting(runtime.spark, finished, f"results_{runtime.epoch}", _measures(query))
+    good = counting.frame.filter("_reason IS NULL")
     if query.repeats is not None:
         good = good.selectExpr("*", f"explode(sequence(1L, {query.repeats})) AS _copy")
     if query.ranking is not None:
         good = good.selectExpr("*", rank_sql(query))
     files = _write_output(runtime, good, now, closing)
-    counts = {name: int(value or 0) for name, value in observation.get.items()}
+    counts = counting.numbers()
     keeps = counts["failed"] and query.side_output.keeps("error")
     failures = write_failures(runtime, finished, now, counts["failed"]) if keeps else []
     return Emitted(

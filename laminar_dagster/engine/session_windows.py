@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from laminar_dagster.engine.batch import TIME, Batch
 from laminar_dagster.engine.closing import Closing, closed_until, finish, partition_sql
 from laminar_dagster.engine.column_names import REASON, STATE
+from laminar_dagster.engine.counting import Counting
 from laminar_dagster.engine.differences import Scope
 from laminar_dagster.engine.in_process_sql import connection
 from laminar_dagster.engine.merging import matching
@@ -33,7 +34,6 @@ from laminar_dagster.engine.partials import (
 )
 from laminar_dagster.engine.revising import Change, Revised, moves_sql
 from laminar_dagster.engine.runtime import Runtime
-from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.shown import reason_sql, shown_sql
 from laminar_dagster.engine.writing import BROUGHT_ROWS, nullable, write_frame, write_table
 from laminar_dagster.plan.plan import UPDATED_AT, partial_column
@@ -131,13 +131,13 @@ class SessionWindows:
             return None
         runtime.fit_to(rows)
         fragments = self.partials(runtime, in_few_tasks(runtime, batch, kept))
-        expr, seen = functions_of(runtime.spark).expr, observation_for(runtime.spark, f"fragments_{runtime.epoch}")
-        counts = (expr("count(*) AS fragments"), expr(f"count_if(pane_end <= {until}L) AS due"))
-        taken = fragments.observe(seen, *counts).selectExpr("*", f"{runtime.now}L AS {UPDATED_AT}")
+        counts = {"fragments": "count(*)", "due": f"count_if(pane_end <= {until}L)"}
+        counting = Counting(runtime.spark, fragments, f"fragments_{runtime.epoch}", counts)
+        taken = counting.frame.selectExpr("*", f"{runtime.now}L AS {UPDATED_AT}")
         over = self._over(runtime, taken.unionByName(state_frame(runtime, due)) if due else taken, [], until, rows)
-        timers = _due_timers(runtime, due, until) + int(seen.get["due"])
-        closing = over.closing(due, [], until, timers)
-        return replace(closing, counts={**closing.counts, "groups_touched": int(seen.get["fragments"])})
+        found = counting.numbers()
+        closing = over.closing(due, [], until, _due_timers(runtime, due, until) + found["due"])
+        return replace(closing, counts={**closing.counts, "groups_touched": found["fragments"]})
 
     def _over(self, runtime: Runtime, taken: DataFrame, rest: Sequence[DataFile], until: int, rows: int) -> Over:
         """Fragments as sessions: those that are over, and what stays of the others."""
@@ -158,11 +158,10 @@ class SessionWindows:
     def _over_in_spark(self, runtime: Runtime, placed: DataFrame, until: int, rows: int) -> Over:
         """The same for more than fits here, or where rows may be taken back."""
         held = "true" if runtime.plan.query.live is None else "_dead IS NULL"
-        sessions = f"count_if(_begins AND {held} AND window_end <= {until}L) AS ended"
-        seen = observation_for(runtime.spark, f"ended_{runtime.epoch}")
-        counted = placed.observe(seen, functions_of(runtime.spark).expr(sessions))
-        survivors = self._survivors(runtime, counted, until, rows)
-        return Over(self._merged(runtime, placed, until), rows, int(seen.get["ended"]), survivors)
+        ended = {"ended": f"count_if(_begins AND {held} AND window_end <= {until}L)"}
+        counting = Counting(runtime.spark, placed, f"ended_{runtime.epoch}", ended)
+        survivors = self._survivors(runtime, counting.frame, until, rows)
+        return Over(self._merged(runtime, placed, until), rows, counting.numbers()["ended"], survivors)
 
     def _with_results(self, runtime: Runtime, sessions: DataFrame) -> DataFrame:
         """Each session's state as it is kept, and its results, should it be over: two in one pass."""

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from laminar_dagster.engine.counting import Counting
 from laminar_dagster.engine.runtime import Runtime
-from laminar_dagster.engine.session import functions_of, observation_for
 from laminar_dagster.engine.sources.memory import arrow_type
 from laminar_dagster.errors import LaminarError
 from laminar_dagster.semantics.expressions import Literal
@@ -64,10 +64,11 @@ def _let_spark_write(
 ) -> int:
     """Gives how many rows the tasks have written. Nothing is shuffled behind the count, so no row counts twice."""
     whole = frame.selectExpr("*", *(f"{value_sql(value)} AS {quoted(name)}" for name, value in constants.items()))
-    counted = observation_for(runtime.spark, f"written_{path.name}_{uuid.uuid4().hex[:8]}")
-    writer = whole.observe(counted, functions_of(runtime.spark).expr("count(*) AS rows")).write.mode("append")
+    name = f"written_{uuid.uuid4().hex[:8]}"
+    counting = Counting(runtime.spark, whole, name, {"rows": "count(*)"})
+    writer = counting.frame.write.mode("append")
     (writer.partitionBy(partition_by) if partition_by else writer).parquet(str(path))
-    return int(counted.get["rows"])
+    return counting.numbers()["rows"]
 
 
 def _require_all(written: int, files: Sequence[DataFile], folder: Path) -> None:
