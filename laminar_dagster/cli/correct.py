@@ -13,6 +13,7 @@ from rich.console import Console
 from laminar_dagster.cli.options import DataOption, JsonOption, ProjectOption, SparkOption, ViewArgument, project_of
 from laminar_dagster.cli.run import delivered_data, print_delivered
 from laminar_dagster.cli.values import plain_row, shown_row
+from laminar_dagster.engine.column_names import CHANGE_END, CHANGE_START
 from laminar_dagster.engine.crash import crash_point_from_environment
 from laminar_dagster.engine.python_rows import python_rows
 from laminar_dagster.engine.same_query import require_store_of
@@ -115,7 +116,7 @@ def _data(done: CommitRow | Preview | None) -> dict[str, Any]:
 
 
 def _rows(preview: Preview) -> list[dict[str, Any]]:
-    hidden = ("_start", "_end", "_window_start", "_window_end")
+    hidden = (CHANGE_START, CHANGE_END, "_window_start", "_window_end")
     return [{n: v for n, v in row.items() if n not in hidden} for row in python_rows(preview.changes)]
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from laminar_dagster.engine.column_names import held
 from laminar_dagster.engine.correcting import backfill, fold_late
 from laminar_dagster.engine.sources.messages import message_frame
 from laminar_dagster.engine.sources.parquet import FILE
@@ -202,5 +203,5 @@ def test_a_header_of_a_message_may_have_any_name(spark: SparkSession, tmp_path: 
     columns = (Field("line", STRING), *(Field(text, STRING) for text in HOSTILE))
     messages = spark.read.parquet(str(tmp_path / "messages.parquet"))
     (row,) = message_frame(spark, Source("ev", "kafka", columns, options), messages).collect()
-    assert [row[text] for text in HOSTILE] == list(HOSTILE)
-    assert row["line"] == "'${env:HOME}'\\"
+    assert [row[held(text)] for text in HOSTILE] == list(HOSTILE)
+    assert row[held("line")] == "'${env:HOME}'\\"
