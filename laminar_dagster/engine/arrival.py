@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ARRIVAL = "_arrival"
+# Whose row it is. Several sources may read one file.
+SOURCE = "_source"
 # Where a row is in its file. A file that is read in blocks is read by several tasks, each block in its order.
 _BLOCK, _ROW, _FILE_NUMBER = "_block", "_row_in_block", "_file_number"
 FIELDS = ("file", "block", "row")
@@ -29,12 +31,13 @@ FILES_OF_AN_EPOCH = 1 << 24
 def with_arrival(runtime: Runtime, commits: Sequence[SourceCommit], frame: DataFrame) -> DataFrame:
     """The rows with their place among all that came, as `_arrival`: what came later is greater."""
     first = runtime.epoch * FILES_OF_AN_EPOCH
-    files = [(file.url, first + number) for number, file in enumerate(f for commit in commits for f in commit.files)]
+    files = [(commit.source, file.url) for commit in commits for file in commit.files]
+    rows = [(*place, first + number) for number, place in enumerate(files)]
     if len(files) == 1:
-        numbered = frame.selectExpr("*", f"{files[0][1]}L AS {_FILE_NUMBER}")
+        numbered = frame.selectExpr("*", f"{first}L AS {_FILE_NUMBER}")
     else:
-        table = inline_table(runtime.spark, {FILE: STRING, _FILE_NUMBER: BIGINT}, files)
-        numbered = frame.join(table, FILE, "left")
+        table = inline_table(runtime.spark, {SOURCE: STRING, FILE: STRING, _FILE_NUMBER: BIGINT}, rows)
+        numbered = frame.join(table, [SOURCE, FILE], "left")
     number = f"coalesce({_FILE_NUMBER}, CAST({unknown_file()} AS BIGINT))"
     fields = ", ".join(
         f"'{name}', nullif({sql}, -9L)" for name, sql in zip(FIELDS, (number, _BLOCK, _ROW), strict=True)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from laminar_dagster.engine.arrival import SOURCE
 from laminar_dagster.engine.batch import JSON_OPTIONS, STATED, TIME, Batch
 from laminar_dagster.engine.counting import Counting
 from laminar_dagster.engine.duplicates import COMMIT, DUPLICATE, with_duplicates
@@ -148,16 +149,16 @@ def _with_watermark(runtime: Runtime, batch: Batch, progress: Progress) -> DataF
     assert batch.frame is not None
     in_order = runtime.plan.query.finds_duplicates
     told = [
-        (file.url, before, place if in_order else 0)
+        (commit.source, file.url, before, place if in_order else 0)
         for place, (commit, before) in enumerate(zip(batch.commits, progress.before_commit, strict=True))
         for file in commit.files
     ]
-    values = {(before, place) for _, before, place in told}
+    values = {(before, place) for *_, before, place in told}
     if len(values) == 1:
         before, place = values.pop()
         return batch.frame.selectExpr("*", f"{_bigint(before)} AS _watermark", f"{place}L AS {COMMIT}")
-    columns = {FILE: STRING, "_watermark": BIGINT, COMMIT: BIGINT}
-    return batch.frame.join(inline_table(runtime.spark, columns, told), FILE)
+    columns = {SOURCE: STRING, FILE: STRING, "_watermark": BIGINT, COMMIT: BIGINT}
+    return batch.frame.join(inline_table(runtime.spark, columns, told), [SOURCE, FILE])
 
 
 def _late_sql(query: Query) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from laminar_dagster.engine.arrival import PLACE_IN_FILE, with_arrival
+from laminar_dagster.engine.arrival import PLACE_IN_FILE, SOURCE, with_arrival
 from laminar_dagster.engine.column_names import held_as_named, over_held
 from laminar_dagster.engine.runtime import Runtime
 from laminar_dagster.engine.sources.commits import SourceCommit, SourceFile
@@ -61,6 +61,10 @@ class Times:
     @property
     def latest(self) -> int | None:
         return max((time for time in (self.high, self.fallback) if time is not None), default=None)
+
+
+# Two sources may read one file: their rows are told apart.
+ByFile = dict[tuple[str, str], Times]
 
 
 @dataclass(frozen=True)
@@ -172,7 +176,7 @@ def _input_frame(runtime: Runtime, entry: Input, commits: Sequence[SourceCommit]
         f"{FAULT + ' IS NOT NULL' if text else 'false'} AS _bad",
         *(f"{name if text else 'CAST(NULL AS STRING)'} AS {name}" for name in (FAULT, DETAIL)),
         f"{_original(connector.fields(), text)} AS _original",
-        f"'{entry.source.name}' AS _source",
+        f"'{entry.source.name}' AS {SOURCE}",
         *([f"{WEIGHT_COLUMN if entry.source.takes_retractions else '1L'} AS {WEIGHT_COLUMN}"] if weighted else []),
         *unique_columns(runtime.plan.query, entry, time, AS_JSON),
         *(PLACE_IN_FILE if runtime.plan.query.goes_by_arrival else ()),
@@ -212,9 +216,9 @@ def _times(runtime: Runtime, commits: Sequence[SourceCommit], frame: DataFrame, 
     if runtime.selection is None and all(_footers_tell(runtime, commit, now) for commit in commits):
         return tuple(_from_footers(commit) for commit in commits)
     by_file = _measured(runtime, frame)
-    unknown = by_file.keys() - {file.url for commit in commits for file in commit.files}
+    unknown = by_file.keys() - {(commit.source, file.url) for commit in commits for file in commit.files}
     if unknown:
-        raise _unknown_files(unknown)
+        raise _unknown_files(url for _, url in unknown)
     return tuple(_from_measure(commit, by_file) for commit in commits)
 
 
@@ -253,7 +257,7 @@ def _from_footers(commit: SourceCommit) -> Times:
     return Times(rows, min(lows, default=None), max(highs, default=None), nulls, 0)
 
 
-def _measured(runtime: Runtime, frame: DataFrame) -> dict[str, Times]:
+def _measured(runtime: Runtime, frame: DataFrame) -> ByFile:
     """One pass over the event time, where the footers do not tell: text files, future-dated rows."""
     readable = f"CASE WHEN NOT _bad AND NOT _future AND NOT {TIMELESS} THEN {TIME} END"
     beyond = f"{TIME} IS NULL AND NOT {TIMELESS} AND NOT _bad AND NOT _future"
@@ -266,12 +270,13 @@ def _measured(runtime: Runtime, frame: DataFrame) -> dict[str, Times]:
         "broken": "count_if(_bad)",
         "beyond": f"count_if({beyond})",
     }
-    rows = runtime.aggregated(frame, [FILE], measures).collect()
-    return {row[FILE]: Times(**{name: row[name] for name in measures}) for row in rows}
+    rows = runtime.aggregated(frame, [SOURCE, FILE], measures).collect()
+    return {(row[SOURCE], row[FILE]): Times(**{name: row[name] for name in measures}) for row in rows}
 
 
-def _from_measure(commit: SourceCommit, by_file: dict[str, Times]) -> Times:
-    found = [by_file[file.url] for file in commit.files if file.url in by_file]
+def _from_measure(commit: SourceCommit, by_file: ByFile) -> Times:
+    places = [(commit.source, file.url) for file in commit.files]
+    found = [by_file[place] for place in places if place in by_file]
     lows = [times.low for times in found if times.low is not None]
     highs = [times.high for times in found if times.high is not None]
     rows = sum(times.rows for times in found)

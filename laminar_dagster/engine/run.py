@@ -344,8 +344,10 @@ class ViewRun:
         return bool(carried.waiting) and period_passed(self.runtime.plan.query, carried, now)
 
     def _time_moves(self, now: int) -> bool:
-        """Whether a tick without data moves the watermark: the idle policy."""
+        """Whether a tick without data moves the watermark: the idle policy. Without windows nothing waits for it."""
         clocks = self.runtime.clocks
+        if self.runtime.plan.query.window is None:
+            return False
         if self.last is None:
             return any(policy.idle_timeout is not None for policy in self.runtime.plan.query.policies.values())
         moved = progress((), clocks.watermark, clocks.shards, self.runtime.plan.query.policies, now)

@@ -15,6 +15,7 @@ from laminar_dagster.semantics.query import (
     IN_QUERY,
     IN_SQL,
     PROCESSING_TIME,
+    VIEW_CONNECTOR,
     AggregateCall,
     Input,
     Query,
@@ -191,7 +192,9 @@ def _no_watermark(query: Query, entry: Input) -> LaminarError:
     shown = f'"{column}"' if column is not None else "this expression"
     detail = f'Its watermark is for "{declared}".' if declared not in (None, column) else None
     remedy = f"Add WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND to CREATE SOURCE {source.name}."
-    if source.said.get("event_time") == IN_QUERY:
+    if source.connector == VIEW_CONNECTOR and source.event_time is None:
+        remedy = f'Declare one in the sources of view "{source.name}", which hands it on, or say watermark_lag here.'
+    elif source.said.get("event_time") == IN_QUERY:
         remedy = "Name the same time in WATERMARK(…) and in the window."
     elif column is None or declared not in (None, column):
         remedy = "Put the window over the time that has the watermark, or say the lag in the view: watermark_lag = '…'."

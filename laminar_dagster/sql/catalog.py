@@ -289,7 +289,12 @@ def source_of_view(query: Query) -> Source:
 
 
 def _hands_on(query: Query, options: Mapping[str, str]) -> dict[str, int]:
-    """Nothing that ends at the watermark less the allowed lateness, or before, can appear or change any more."""
+    """Nothing that ends at the watermark less the allowed lateness, or before, can appear or change any more.
+
+    A view that has no watermark itself hands none on.
+    """
+    if not all(entry.has_watermark for entry in query.inputs):
+        return {}
     behind = {options[WINDOW_END]: query.lateness} if WINDOW_END in options else {}
     longest = longest_window(query.window)
     if WINDOW_START in options and longest is not None:

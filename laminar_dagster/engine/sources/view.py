@@ -77,8 +77,11 @@ class ViewConnector:
         return reader.log.commits(limit=last.epoch - (position or 0))[::-1]
 
     def _are_kept(self, epochs: Sequence[CommitRow]) -> bool:
-        """Whether the files of each epoch are still there, as the epoch wrote them."""
+        """Whether the files of each epoch are still there as the epoch wrote them, and the table that it corrected."""
         reader = StoreReader(self.root)
+        oldest = reader.oldest(f.OUTPUT)
+        if any(e.epoch_kind in CORRECTIONS and e.epoch < oldest for e in epochs):
+            return False
         current: Counter[tuple[str, int | None]] = Counter()
         for name in {self._table, f.CHANGELOG}:
             for file in reader.table(name).files():

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from laminar_dagster.engine.correcting import backfill
 from laminar_dagster.engine.run import RunOptions, run_view
 from laminar_dagster.engine.sources.memory import MemoryConnector
+from laminar_dagster.errors import LaminarError
 from laminar_dagster.plan.build import plan_script
+from laminar_dagster.plan.explain import explain
 from laminar_dagster.plan.plan import Plan
-from laminar_dagster.semantics.time import SECOND
+from laminar_dagster.semantics.time import SECOND, to_iso
 from state_store import CommitRow, MaintenancePolicy, StoreReader
 from state_store import format as f
 from tests.laws.logs import NOON
@@ -106,3 +111,61 @@ def test_a_new_view_over_an_old_one_begins_with_its_table(spark: Any, tmp_path: 
     after = chain.table("upper", "k", "v")
     assert len(after) > len(upstream)
     assert sum(s for (s,) in chain.table("lower", "s")) == sum(v for _, v in after)
+
+
+def test_a_new_view_over_a_corrected_one_whose_earlier_tables_are_gone_begins_with_its_table(
+    spark: Any, tmp_path: Path
+) -> None:
+    chain = Chain(spark, tmp_path, CLOSED + TOTALS, OLD)
+    for step in range(4):
+        chain.append(("a", 1, step * 10))
+        chain.tick("upper", 200 + step)
+    options = RunOptions(now=lambda: NOON + 300 * SECOND, maintenance=OLD)
+    window = (NOON, NOON + 20 * SECOND)
+    backfill(chain.plans["upper"], spark, project=tmp_path, data=tmp_path / "data", ranges=[window], options=options)
+    for step in range(4, 9):
+        chain.append(("a", 1, step * 10))
+        chain.tick("upper", 301 + step)
+    chain.tick("lower", 400)
+    assert chain.table("lower", "n", "s") == [(8, 8)]
+
+
+def test_what_waits_for_a_watermark_over_a_view_that_has_none_is_refused() -> None:
+    bare = SOURCE.replace(", WATERMARK FOR ts AS ts - INTERVAL '0' SECOND", "")
+    over = (
+        "CREATE MATERIALIZED VIEW lower AS SELECT window_start, SUM(v) AS s FROM TUMBLE(upper, ts, INTERVAL '1' HOUR)"
+    )
+    grouped = " GROUP BY window_start, window_end EMIT "
+    with pytest.raises(LaminarError, match='sources of view "upper"'):
+        plan_script(f"{bare}{CHANGING}{over}{grouped}ON WINDOW CLOSE;")
+    (_, plan) = plan_script(f"{bare}{CHANGING}{over}{grouped}CHANGES;")
+    assert "not bounded: no watermark" in explain(plan)
+
+
+def test_two_sources_may_read_the_same_files(spark: Any, tmp_path: Path) -> None:
+    """One of the rows is late, so that each is judged by its file, and FIRST asks for the order of files."""
+    columns = "(v BIGINT, at TIMESTAMP, WATERMARK FOR at) WITH (connector = 'files', format = 'json', path = 'in')"
+    (plan,) = plan_script(f"""
+        CREATE SOURCE one {columns}; CREATE SOURCE two {columns};
+        CREATE MATERIALIZED VIEW both AS SELECT window_start, COUNT(*) AS n, SUM(v) AS s, FIRST(v) AS f FROM TUMBLE(
+            (SELECT v, at FROM one WHERE v < 5 UNION ALL SELECT v * 10 AS v, at FROM two), at, INTERVAL '1' MINUTE)
+        GROUP BY window_start, window_end EMIT CHANGES;""")
+    (tmp_path / "in").mkdir()
+    for name, rows in {"1": [(1, 10), (2, 200)], "2": [(3, 20), (4, 201)]}.items():
+        lines = [json.dumps({"v": v, "at": to_iso(NOON + at * SECOND)}) for v, at in rows]
+        (tmp_path / "in" / f"{name}.json").write_text("\n".join(lines))
+        os.utime(tmp_path / "in" / f"{name}.json", (int(name), int(name)))
+    shown = []
+    for data, options in (("whole", {}), ("cut", {"max_files": 1})):
+        run_view(
+            plan,
+            spark,
+            project=tmp_path,
+            data=tmp_path / data,
+            options=RunOptions(now=lambda: NOON + SECOND * 300, **options),
+        )
+        reader = StoreReader(tmp_path / data / "both")
+        rows = reader.read(f.OUTPUT).to_pylist()
+        shown.append((sorted((row["n"], row["s"], row["f"]) for row in rows), reader.read(f.SIDE_OUTPUT).num_rows))
+    assert shown[0] == shown[1]
+    assert shown[0][1] == 2
