@@ -66,7 +66,9 @@ STRING_AGG tell rows apart by their event time too: a row must be taken back wit
 source without one does not do. An aggregate that cannot take a row back is refused ([LMR0209](errors.md#lmr0209))."""
 ABOUT_THE_COLUMNS = """\
 Below, `x` and `y` are the arguments, NULL where FILTER leaves the row out; `t` is a row's event time in microseconds,
-and `keep` whether FILTER lets it in. `w` is a row's weight."""
+and `keep` whether FILTER lets it in. `w` is a row's weight. Of rows without weights `t` is a STRUCT: `_t`, the event
+time, and `_arrival`, the row's place in the order of arrival (`file`: 2^24 times the epoch, plus the file's number in
+it; `block`: where in the file a task began to read; `row`: greater for later rows of a block)."""
 
 
 KERNEL = ("argument", "result", "partial columns", "finish", "does not fit when")
