@@ -73,11 +73,14 @@ def test_in_laminar_toml_it_is_refused_at_its_place(tmp_path: Path, setting: str
         sql = sql.replace(", path = 'landing'", "")
     root = a_project(tmp_path, f'# a project\n{setting} = "{address}"\n', sql)
     with pytest.raises(LaminarError) as error:
-        laminar(root, "run")
-    told = refusal(error)
+        laminar(root, "explain", "per_minute")
+    told = [refusal(error)]
+    if setting.startswith("["):
+        run = laminar(root, "run")
+        assert run.exit_code == 1
+        told.append(run.stderr)
     line = 3 if setting.startswith("[") else 2
-    assert f"--> laminar.toml:{line}:" in told
-    assert address in told
+    assert all(f"--> laminar.toml:{line}:" in text and address in text for text in told)
 
 
 def test_on_the_command_line_and_in_the_environment_it_is_refused(
