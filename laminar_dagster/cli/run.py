@@ -18,7 +18,6 @@ from laminar_dagster.engine.crash import crash_point_from_environment
 from laminar_dagster.engine.session import open_session
 from laminar_dagster.errors import UNFORESEEN, LaminarError, unforeseen
 from laminar_dagster.plan.bounds import between_windows, cautions
-from laminar_dagster.semantics.query import VIEW_CONNECTOR
 from laminar_dagster.semantics.time import to_iso
 from state_store import StoreError
 
@@ -69,18 +68,12 @@ def run(
         session = open_session(found.spark_settings(spark))
     failed: set[str] = set()
     for plan in plans:
-        behind = [view for view in read_by(plan) if view in failed]
+        behind = [view for view in plan.query.views_read if view in failed]
         if not run_and_report(plan, session, found, options, console, as_json) or behind:
             failed.add(plan.query.view)
         if behind:
             tell_behind(plan.query.view, behind)
     raise typer.Exit(0 if is_whole and not failed else 1)
-
-
-def read_by(plan: Plan) -> list[str]:
-    """The views that a view reads."""
-    sources = [entry.source for entry in plan.query.inputs]
-    return [source.options["view"] for source in sources if source.connector == VIEW_CONNECTOR]
 
 
 def tell_behind(view: str, upstream: Sequence[str]) -> None:

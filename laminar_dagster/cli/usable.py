@@ -22,4 +22,4 @@ def usable(project: Project, views: Sequence[str] | None) -> tuple[list[Plan], b
             typer.echo(f"error: {error.render()}\n", err=True)
     if not views:
         return list(found.plans), not told
-    return [project.plan(view) for view in views if view not in told], not told
+    return [project.plan(view, found) for view in views if view not in told], not told

@@ -59,7 +59,7 @@ def _fitting(ordered: Sequence[SourceCommit], limit: Limit) -> Iterator[SourceCo
     spent = replace(limit, left={})
     for position, (_, together) in enumerate(groupby(ordered, key=_look)):
         commits = list(together)
-        if position and (spent.rows <= 0 or spent.files <= 0):
+        if position and not spent.has_room:
             return
         for commit in commits:
             spent.take(commit)

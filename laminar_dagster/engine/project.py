@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -88,13 +88,9 @@ class Project:
         )
         return replace(found, refused={**unread, **found.refused})
 
-    def chosen(self, views: Sequence[str] | None) -> list[Plan]:
-        """The plans of these views; of all, where none is named."""
-        return [self.plan(view) for view in views] if views else list(self.plans())
-
-    def plan(self, view: str) -> Plan:
-        """The plan of one view, whatever is wrong with the others."""
-        found = self.planned()
+    def plan(self, view: str, planned: Planned | None = None) -> Plan:
+        """The plan of one view, whatever is wrong with the others; `planned`: where all are planned already."""
+        found = planned or self.planned()
         plans = {plan.query.view: plan for plan in found.plans}
         for error in found.refused.get(view, ()) if view not in plans else ():
             raise error

@@ -32,7 +32,7 @@ def _keeps_every_key_for_gaps(query: Query) -> bool:
 
 
 def _closes_nothing(query: Query) -> bool:
-    return query.window is not None and not all(entry.has_watermark for entry in query.inputs)
+    return query.window is not None and not query.has_watermark
 
 
 UNBOUNDED = (

@@ -13,7 +13,7 @@ from laminar_dagster.plan.pruning import pruned
 from laminar_dagster.plan.rules import check
 from laminar_dagster.plan.weighting import weighted
 from laminar_dagster.plan.window_ids import with_window_ids
-from laminar_dagster.semantics.query import VIEW_CONNECTOR, Field, Query
+from laminar_dagster.semantics.query import Field, Query
 from laminar_dagster.sql.catalog import SchemaOf
 from laminar_dagster.sql.configuration import Configuration
 from laminar_dagster.sql.resolve import resolve, resolve_each, upstream_refused
@@ -53,8 +53,7 @@ def plan_each(script: Script, *, schema_of: SchemaOf, configuration: Configurati
 
 
 def _upstream(query: Query, refused: Mapping[str, Sequence[LaminarError]]) -> Iterator[LaminarError]:
-    for entry in query.inputs:
-        view = entry.source.options["view"] if entry.source.connector == VIEW_CONNECTOR else ""
+    for view in query.views_read:
         if view in refused:
             yield upstream_refused(view, refused[view][0], query.places.get("view"))
 

@@ -189,7 +189,7 @@ def _emit(query: Query) -> Node:
     if query.gap_fill is not None:
         longest = "" if query.max_gap is None else f", gaps of up to {format_micros(query.max_gap)}"
         children.append(Node(f"gap fill: {query.gap_fill}{longest}"))
-    moments = _at_once(query) if query.passes_rows else _moments(policy, windowed=_has_watermark(query))
+    moments = _at_once(query) if query.passes_rows else _moments(policy, windowed=query.has_watermark)
     return Node(f"emit {policy.sql}{period}: {moments}", children)
 
 
@@ -209,10 +209,6 @@ def _chosen(query: Query) -> str:
     return f"the default {'without' if query.window is None else 'with'} a window, since the view says no EMIT"
 
 
-def _has_watermark(query: Query) -> bool:
-    return query.window is not None and all(entry.has_watermark for entry in query.inputs)
-
-
 def _moments(policy: EmitPolicy, windowed: bool) -> str:
     moments = [policy.early.value] if policy.early is not Early.NOTHING else []
     moments += ["when the watermark passes a window's end"] if policy.at_watermark and windowed else []
@@ -221,7 +217,7 @@ def _moments(policy: EmitPolicy, windowed: bool) -> str:
 
 
 def _closing(query: Query) -> str:
-    if not _has_watermark(query):
+    if not query.has_watermark:
         return "nothing closes"
     late = f" + {format_micros(query.lateness)}" if query.lateness else ""
     return f"a window closes when watermark >= window_end{late}"

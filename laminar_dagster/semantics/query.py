@@ -307,6 +307,17 @@ class Query:
         return self.is_grouped and self.repeats is None and self.ranking is None
 
     @property
+    def has_watermark(self) -> bool:
+        """Whether its windows close: each of its inputs says how far its time has come."""
+        return self.window is not None and all(entry.has_watermark for entry in self.inputs)
+
+    @property
+    def views_read(self) -> tuple[str, ...]:
+        """The views that stand in FROM."""
+        sources = (entry.source for entry in self.inputs)
+        return tuple(source.options["view"] for source in sources if source.connector == VIEW_CONNECTOR)
+
+    @property
     def goes_by_arrival(self) -> bool:
         """Whether the order in which rows of one event time came matters."""
         return any(call.kernel.goes_by_arrival for call in self.aggregates)

@@ -293,7 +293,7 @@ def _hands_on(query: Query, options: Mapping[str, str]) -> dict[str, int]:
 
     A view that has no watermark itself hands none on.
     """
-    if not all(entry.has_watermark for entry in query.inputs):
+    if not query.has_watermark:
         return {}
     behind = {options[WINDOW_END]: query.lateness} if WINDOW_END in options else {}
     longest = longest_window(query.window)

@@ -169,12 +169,16 @@ class Limit:
     left: dict[str, int] = field(default_factory=dict)
 
     def take(self, commit: SourceCommit) -> bool:
-        fits = self.rows > 0 and self.files > 0
+        fits = self.has_room
         self.rows -= commit.estimated_rows
         self.files -= len(commit.files)
         if not fits:
             self.leave(commit.shard, commit.order)
         return fits
+
+    @property
+    def has_room(self) -> bool:
+        return self.rows > 0 and self.files > 0
 
     def leave(self, shard: str, order: int) -> None:
         self.left.setdefault(shard, order)
